@@ -1,0 +1,71 @@
+"""What the worker asks of an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from inference.protocol.requests import Sampling
+
+FinishReason = Literal["end_of_text", "max_tokens", "error", "oom"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest:
+    """A sequence to continue: `prompt_ids`, then `generated_ids` that an earlier attempt has already released.
+
+    `max_tokens` counts the generated ones too. `salt` separates tenants in a shared prefix cache. `text` is the
+    caller's last words, which only the simulated engine reads.
+    """
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling = field(default_factory=Sampling)
+    generated_ids: tuple[int, ...] = ()
+    salt: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What one step gave a request: new token ids (the end-of-text token is not among them), and why it ended."""
+
+    id: str
+    token_ids: tuple[int, ...] = ()
+    finish: FinishReason | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """The engine's load now."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_tokens_used: int = 0
+    kv_tokens_total: int = 0
+
+
+class Engine(Protocol):
+    """A model that decodes many sequences together, one step at a time, from one thread."""
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of prompt and answer together that a request may have."""
+
+    @property
+    def max_batch(self) -> int:
+        """Requests that are worth holding at once."""
+
+    def submit(self, request: EngineRequest) -> None:
+        """Take a request; it joins the batch in a later step. A request that does not fit ends with `error`."""
+
+    def cancel(self, request_id: str) -> None:
+        """Forget a request. The next step neither computes it nor speaks of it; unknown ids are ignored."""
+
+    def step(self) -> list[StepOutput]:
+        """Compute one step for what is running. Returns at once when nothing is."""
+
+    def stats(self) -> EngineStats:
+        """Return the load now."""

@@ -1,0 +1,58 @@
+"""Names of everything in Redis.
+
+Keys of a message share its hash tag, keys of a model's queue the model's, so that each script stays in one slot.
+"""
+
+from __future__ import annotations
+
+WORKERS = "sluice:workers"  # hash: worker id -> heartbeat
+DELIVERIES = "sluice:deliveries"  # stream of `Delivery`
+CONTROL = "sluice:control"  # channel: small notices to every gateway
+
+
+def log(message_id: str) -> str:
+    """Stream of a message's events; entry `7-0` is the event with id 7: `f` its frame, `t` the token ids it releases."""
+    return f"sluice:{{{message_id}}}:log"
+
+
+def meta(message_id: str) -> str:
+    """Hash of a message: who owns it, which attempt may write, whether it is cancelled or ended."""
+    return f"sluice:{{{message_id}}}:meta"
+
+
+def channel(message_id: str) -> str:
+    """Channel on which a message's appended events are announced."""
+    return f"sluice:{{{message_id}}}:events"
+
+
+def ready(model: str) -> str:
+    """Sorted set of waiting message ids, by arrival time less the priority's head start (ms)."""
+    return f"sluice:{{q:{model}}}:ready"
+
+
+def payloads(model: str) -> str:
+    """Hash: message id -> arrival time in ms, `|`, encoded request. An entry lives until the message is settled."""
+    return f"sluice:{{q:{model}}}:payloads"
+
+
+def leases(model: str) -> str:
+    """Sorted set of claimed message ids, by the time (ms) at which their lease lapses."""
+    return f"sluice:{{q:{model}}}:leases"
+
+
+def attempts(model: str) -> str:
+    """Hash: message id -> how often it was claimed."""
+    return f"sluice:{{q:{model}}}:attempts"
+
+
+def settlements(model: str) -> str:
+    """Stream of `Settlement`, read in bulk by Celery."""
+    return f"sluice:{{q:{model}}}:settlements"
+
+
+def wake(model: str) -> str:
+    """List that idle workers block on; it never holds more than a few tokens."""
+    return f"sluice:{{q:{model}}}:wake"
+
+
+MODELS = "sluice:models"  # set of model names that ever had a worker: whose settlements to read

@@ -1,0 +1,59 @@
+"""The two reports a record is merged from: the worker's settlement and the gateway's delivery."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+from inference.protocol.outcomes import Outcome
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What both reports know, so that a record can be made from either."""
+
+    id: str
+    organization: str
+    key: str
+    model: str
+    created_at: float  # seconds since the epoch
+    input_tokens: int
+
+    def encode(self) -> str:
+        return json.dumps({"version": VERSION} | asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, blob: bytes | str) -> Self:
+        body: dict[str, Any] = json.loads(blob)
+        return cls(**{f.name: body[f.name] for f in fields(cls) if f.name in body})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement(Report):
+    """Written once per message by the worker that ended it. Times in ms."""
+
+    outcome: Outcome
+    output_tokens: int
+    attempts: int
+    worker: str
+    finished_at: float
+    queue_ms: float
+    prefill_ms: float | None = None  # claim to first token
+    generation_ms: float  # claim to end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery(Report):
+    """Written by the gateway when a reader has gone or been served. Times in ms, on the gateway's monotonic clock."""
+
+    gateway: str
+    streamed: bool
+    ttft_ms: float | None  # request received to first content delta written
+    stream_ms: float | None  # first content delta to last
+    tbt_p99_ms: float | None
+    total_ms: float
+    bytes_sent: int
+    stages: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,150 @@
+"""The Lua scripts: each is one atomic step on one hash slot, and each runs on Redis 6.2.
+
+Times come from Redis itself (`TIME`), so that processes on different machines agree on them.
+"""
+
+from __future__ import annotations
+
+_NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+
+# KEYS log, meta  ARGV frame, ttl_s, field, value, …
+# Opens a message's log with its first event. A log that exists is left alone (returns 0).
+OPEN = """
+if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+redis.call('XADD', KEYS[1], '1-0', 'f', ARGV[1])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+return 1
+"""
+
+# KEYS meta  ARGV attempt
+# Gives the log's pen to an attempt, for ever taking it from earlier ones.
+# Returns nil when a later attempt has it or the log is gone, else {cancel or '', ended or ''}.
+TAKE = """
+local current = redis.call('HGET', KEYS[1], 'attempt')
+if not current or tonumber(current) >= tonumber(ARGV[1]) then return false end
+redis.call('HSET', KEYS[1], 'attempt', ARGV[1])
+local found = redis.call('HMGET', KEYS[1], 'cancel', 'ended')
+return {found[1] or '', found[2] or ''}
+"""
+
+# KEYS log, meta  ARGV attempt, channel, first_id, deltas, ended, ttl_s, frame, token_ids, …
+# Appends events and announces them, if the attempt still has the pen. The announcement carries the frames as a
+# short cut: "first last deltas ended\n" and the frames. Returns -1 when fenced off, else the cancel reason or ''.
+# With no frames it only asks, so that a message which releases nothing this step still sees its cancel.
+APPEND = """
+local meta = redis.call('HMGET', KEYS[2], 'attempt', 'cancel')
+if meta[1] ~= ARGV[1] then return -1 end
+local id = tonumber(ARGV[3])
+local frames = {}
+for i = 7, #ARGV, 2 do
+  if ARGV[i + 1] == '' then redis.call('XADD', KEYS[1], id .. '-0', 'f', ARGV[i])
+  else redis.call('XADD', KEYS[1], id .. '-0', 'f', ARGV[i], 't', ARGV[i + 1]) end
+  frames[#frames + 1] = ARGV[i]
+  id = id + 1
+end
+if #frames > 0 then
+  redis.call('PUBLISH', ARGV[2],
+    ARGV[3] .. ' ' .. (id - 1) .. ' ' .. ARGV[4] .. ' ' .. ARGV[5] .. '\\n' .. table.concat(frames))
+end
+if ARGV[5] == '1' then
+  redis.call('HSET', KEYS[2], 'ended', id - 1)
+  redis.call('EXPIRE', KEYS[1], ARGV[6])
+  redis.call('EXPIRE', KEYS[2], ARGV[6])
+end
+return meta[2] or ''
+"""
+
+# KEYS meta  ARGV reason
+# Asks the worker to end a message; the first reason stays. Returns 0 when there is no such message, 1 when it has
+# ended already, 2 when it will be cancelled.
+CANCEL = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if redis.call('HEXISTS', KEYS[1], 'ended') == 1 then return 1 end
+redis.call('HSETNX', KEYS[1], 'cancel', ARGV[1])
+return 2
+"""
+
+# KEYS ready, payloads, wake  ARGV id, payload, head_start_ms, limit
+# Puts a request into the queue. Returns its length, or -1 when it is full.
+ENQUEUE = (
+    _NOW
+    + """
+local length = redis.call('ZCARD', KEYS[1])
+if length >= tonumber(ARGV[4]) then return -1 end
+redis.call('HSET', KEYS[2], ARGV[1], now .. '|' .. ARGV[2])
+redis.call('ZADD', KEYS[1], now - tonumber(ARGV[3]), ARGV[1])
+redis.call('LPUSH', KEYS[3], '1')
+redis.call('LTRIM', KEYS[3], 0, 15)
+return length + 1
+"""
+)
+
+# KEYS ready, payloads, leases, attempts, wake  ARGV count, lease_ms
+# Claims up to `count` requests, first those whose lease has lapsed. Returns {id, attempt, waited_ms, payload, …}.
+CLAIM = (
+    _NOW
+    + """
+local count = tonumber(ARGV[1])
+local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, count)
+if #ids < count then
+  local popped = redis.call('ZPOPMIN', KEYS[1], count - #ids)
+  for i = 1, #popped, 2 do ids[#ids + 1] = popped[i] end
+end
+local claimed = {}
+for _, id in ipairs(ids) do
+  local payload = redis.call('HGET', KEYS[2], id)
+  if payload then
+    redis.call('ZADD', KEYS[3], now + tonumber(ARGV[2]), id)
+    local bar = string.find(payload, '|', 1, true)
+    claimed[#claimed + 1] = id
+    claimed[#claimed + 1] = redis.call('HINCRBY', KEYS[4], id, 1)
+    claimed[#claimed + 1] = now - tonumber(string.sub(payload, 1, bar - 1))
+    claimed[#claimed + 1] = string.sub(payload, bar + 1)
+  else
+    redis.call('ZREM', KEYS[3], id)
+  end
+end
+if redis.call('ZCARD', KEYS[1]) == 0 then redis.call('DEL', KEYS[5]) end
+return claimed
+"""
+)
+
+# KEYS leases, attempts  ARGV lease_ms, id, attempt, …
+# Renews leases from the step loop. Returns the ids that another attempt has taken over.
+RENEW = (
+    _NOW
+    + """
+local lost = {}
+for i = 2, #ARGV, 2 do
+  if redis.call('HGET', KEYS[2], ARGV[i]) == ARGV[i + 1] then
+    redis.call('ZADD', KEYS[1], 'XX', now + tonumber(ARGV[1]), ARGV[i])
+  else lost[#lost + 1] = ARGV[i] end
+end
+return lost
+"""
+)
+
+# KEYS ready, payloads, leases, attempts, wake  ARGV id, attempt
+# Gives a claimed request back to the front of the queue (a worker that drains). Its next claim is a new attempt.
+RELEASE = """
+if redis.call('HGET', KEYS[4], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('ZADD', KEYS[1], 0, ARGV[1])
+redis.call('LPUSH', KEYS[5], '1')
+redis.call('LTRIM', KEYS[5], 0, 15)
+return 1
+"""
+
+# KEYS ready, payloads, leases, attempts, settlements  ARGV id, attempt, settlement
+# Ends a message's life in the queue and writes its one settlement. Returns 0 when another attempt has it.
+SETTLE = """
+if redis.call('HGET', KEYS[4], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[4], ARGV[1])
+redis.call('XADD', KEYS[5], '*', 'r', ARGV[3])
+return 1
+"""
