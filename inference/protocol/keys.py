@@ -11,7 +11,7 @@ CONTROL = "sluice:control"  # channel: small notices to every gateway
 
 
 def log(message_id: str) -> str:
-    """Stream of a message's events; entry `7-0` is the event with id 7: `f` its frame, `t` the token ids it releases."""
+    """Stream of a message's events; entry `7-0` is the event with id 7: `f` its frame, `t` the tokens it releases."""
     return f"sluice:{{{message_id}}}:log"
 
 

@@ -20,13 +20,13 @@ return 1
 
 # KEYS meta  ARGV attempt
 # Gives the log's pen to an attempt, for ever taking it from earlier ones.
-# Returns nil when a later attempt has it or the log is gone, else {cancel or '', ended or ''}.
+# Returns the cancel reason or '', nil when a later attempt has the pen, 0 when the log is gone.
 TAKE = """
-local current = redis.call('HGET', KEYS[1], 'attempt')
-if not current or tonumber(current) >= tonumber(ARGV[1]) then return false end
+local found = redis.call('HMGET', KEYS[1], 'attempt', 'cancel')
+if not found[1] then return 0 end
+if tonumber(found[1]) > tonumber(ARGV[1]) then return false end
 redis.call('HSET', KEYS[1], 'attempt', ARGV[1])
-local found = redis.call('HMGET', KEYS[1], 'cancel', 'ended')
-return {found[1] or '', found[2] or ''}
+return found[2] or ''
 """
 
 # KEYS log, meta  ARGV attempt, channel, first_id, deltas, ended, ttl_s, frame, token_ids, …
@@ -39,8 +39,11 @@ if meta[1] ~= ARGV[1] then return -1 end
 local id = tonumber(ARGV[3])
 local frames = {}
 for i = 7, #ARGV, 2 do
-  if ARGV[i + 1] == '' then redis.call('XADD', KEYS[1], id .. '-0', 'f', ARGV[i])
-  else redis.call('XADD', KEYS[1], id .. '-0', 'f', ARGV[i], 't', ARGV[i + 1]) end
+  local added
+  if ARGV[i + 1] == '' then added = redis.pcall('XADD', KEYS[1], id .. '-0', 'f', ARGV[i])
+  else added = redis.pcall('XADD', KEYS[1], id .. '-0', 'f', ARGV[i], 't', ARGV[i + 1]) end
+  -- An append whose reply was lost comes again: what is there already stays.
+  if type(added) == 'table' and added.err and not string.find(added.err, 'equal or smaller') then return added end
   frames[#frames + 1] = ARGV[i]
   id = id + 1
 end

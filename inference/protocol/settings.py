@@ -73,8 +73,11 @@ class Settings:
 
     @property
     def redis(self) -> str:
-        """The Redis in use: the one named, or the embedded one's socket inside `home`."""
-        return self.redis_url or f"unix://{self.home_path / 'redis' / 'redis.sock'}"
+        """The Redis in use: the one named, or the embedded one, which leaves its address in `home`."""
+        if self.redis_url:
+            return self.redis_url
+        noted = self.home_path / "redis" / "url"  # written where the socket's path would be too long
+        return noted.read_text().strip() if noted.exists() else f"unix://{self.home_path / 'redis' / 'redis.sock'}"
 
     @property
     def broker(self) -> str:

@@ -1,0 +1,1 @@
+"""The REST endpoints that are not streams."""

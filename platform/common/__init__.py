@@ -1,0 +1,1 @@
+"""What every app uses: errors, ids, Redis."""

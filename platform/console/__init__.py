@@ -1,0 +1,1 @@
+"""The operators' pages inside the admin, and the demo."""

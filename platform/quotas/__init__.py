@@ -1,0 +1,1 @@
+"""Limits of keys and organisations. So far none: every request is admitted."""

@@ -1,0 +1,1 @@
+"""Request records: one row per admitted message."""

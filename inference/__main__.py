@@ -1,0 +1,49 @@
+"""`python -m inference`: one worker."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+
+import redis
+
+from inference.broker import Broker
+from inference.detokenizer import Vocabulary
+from inference.engines import create_engine
+from inference.protocol.settings import SettingError, Settings, load, unknown_variables
+from inference.worker import Worker
+
+logger = logging.getLogger("inference")
+
+
+def main() -> int:
+    """Load the model, then serve it until SIGTERM or Ctrl-C."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        settings = load()
+    except SettingError as error:
+        logger.error("%s", error)
+        return 2
+    for name in unknown_variables():
+        logger.warning("%s is set, but there is no such setting", name)
+    folder = settings.models_path / settings.model
+    if not (folder / "tokenizer.json").exists():
+        logger.error("no model in %s: run `manage.py fetch_model`", folder)
+        return 2
+    engine = create_engine(settings)
+    worker = Worker(engine, _broker(settings), Vocabulary.load(folder), settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stop())
+    logger.info("worker %s serves %s with the %s engine", worker.id, settings.model, settings.engine)
+    worker.run()
+    return 0
+
+
+def _broker(settings: Settings) -> Broker:
+    client = redis.Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5)
+    return Broker(client, model=settings.model, lease_s=settings.lease_s, log_ttl_s=settings.event_log_ttl_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

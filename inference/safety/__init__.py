@@ -1,0 +1,1 @@
+"""The checks that every token passes before it leaves the worker."""

@@ -1,0 +1,20 @@
+"""Bringing an empty database up to date, so that a fresh machine needs no extra step."""
+
+from __future__ import annotations
+
+import fcntl
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+
+
+def migrate_when_empty() -> None:
+    """Run the migrations on a SQLite database that has no tables yet; safe for several processes at once."""
+    if connection.vendor != "sqlite":
+        return  # whoever runs a database server decides when it is migrated
+    settings.SLUICE.home_path.mkdir(parents=True, exist_ok=True)
+    with open(settings.SLUICE.home_path / "migrate.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not connection.introspection.table_names():
+            call_command("migrate", verbosity=0, interactive=False)

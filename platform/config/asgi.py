@@ -1,0 +1,29 @@
+"""The ASGI application: streams go straight to the gateway, the rest to Django."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+from django.core.asgi import get_asgi_application
+
+django_application = get_asgi_application()  # before our imports, since it sets Django up
+
+from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
+from django.urls import re_path
+
+from streaming.gateway import Gateway
+from streaming.routes import routes
+
+
+def build(gateway: Gateway) -> Any:
+    """Return the application around a gateway."""
+    rest = re_path(r"", django_application)  # type: ignore[arg-type]  # an ASGI app, as Channels takes it
+    return ProtocolTypeRouter({"http": URLRouter([*routes(gateway), rest])})
+
+
+gateway = Gateway(settings.SLUICE)
+application = build(gateway)

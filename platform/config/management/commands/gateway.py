@@ -1,0 +1,30 @@
+"""`manage.py gateway`: one gateway process."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+
+class Command(BaseCommand):
+    """Serve HTTP with Daphne."""
+
+    help = "Serve HTTP. Several gateways may share a port."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+        parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        # Imported here: daphne.server installs Twisted's reactor.
+        from streaming.server import Server, listening_socket
+
+        try:
+            sock = listening_socket(options["host"], options["port"])
+        except OSError as error:
+            raise CommandError(f"Cannot listen on {options['host']}:{options['port']}: {error}") from None
+        from config.asgi import application, gateway
+
+        Server(application, sock, on_stop=gateway.close).run()

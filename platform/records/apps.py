@@ -1,0 +1,9 @@
+"""Records' configuration."""
+
+from django.apps import AppConfig
+
+
+class RecordsConfig(AppConfig):
+    """Request records."""
+
+    name = "records"

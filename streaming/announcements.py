@@ -1,0 +1,157 @@
+"""Hearing of new events: one connection to Redis, whatever the number of open streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from inference.protocol import keys
+from streaming.eventlog import Chunk
+
+logger = logging.getLogger(__name__)
+
+_IDLE_CHANNEL = "sluice:idle"  # keeps the connection subscribed while no stream is open
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """Events that were just appended: the id of the first, and the events themselves as a short cut."""
+
+    first_id: int
+    chunk: Chunk
+
+
+def parse(payload: bytes) -> Announcement:
+    """Read what the append script published: `first last deltas ended`, a line feed, the frames."""
+    head, _, frames = payload.partition(b"\n")
+    first, last, deltas, ended = head.split(b" ")
+    return Announcement(int(first), Chunk(frames, int(last), int(deltas), ended == b"1"))
+
+
+class Subscription:
+    """The announcements of one message for one reader, at most `limit` waiting; what comes on top is only noted."""
+
+    def __init__(self, hub: Announcements, channel: str, limit: int) -> None:
+        self.missed = False  # something was announced that is not here: the log has it
+        self._hub, self._channel, self._limit = hub, channel, limit
+        self._waiting: deque[bytes] = deque()
+        self._arrived = asyncio.Event()
+
+    async def get(self, timeout: float) -> Announcement | None:
+        """Return the next announcement; None after `timeout` s, or when one was missed."""
+        if not self._waiting and not self.missed:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return None
+        return parse(self._waiting.popleft()) if self._waiting else None
+
+    def put(self, payload: bytes) -> None:
+        """Take an announcement, or only note that there was one where too many wait."""
+        if len(self._waiting) < self._limit:
+            self._waiting.append(payload)
+        else:
+            self.miss()
+        self._arrived.set()
+
+    def miss(self) -> None:
+        """Forget what waits: the reader goes on from the log."""
+        self._waiting.clear()
+        self.missed = True
+        self._arrived.set()
+
+    async def __aenter__(self) -> Subscription:
+        await self._hub.add(self._channel, self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._hub.remove(self._channel, self)
+
+
+class Announcements:
+    """Spread what Redis announces to the readers in this process."""
+
+    def __init__(self, client: Redis) -> None:
+        self._pubsub = client.pubsub()
+        self._readers: dict[bytes, list[Subscription]] = {}
+        self._confirmed: dict[bytes, asyncio.Event] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def subscribe(self, message_id: str, *, limit: int) -> Subscription:
+        """Return a context in which a message's announcements are heard, from its entry on."""
+        return Subscription(self, keys.channel(message_id), limit)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._task = asyncio.create_task(self._listen(), name="announcements")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._pubsub.aclose()  # type: ignore[no-untyped-call]  # redis-py's gap
+
+    async def add(self, channel: str, subscription: Subscription) -> None:
+        """Hear a channel for a subscription; return once Redis has confirmed it."""
+        name = channel.encode()
+        self._readers.setdefault(name, []).append(subscription)
+        try:
+            if name not in self._confirmed:
+                self._confirmed[name] = asyncio.Event()
+                await self._pubsub.subscribe(channel)
+            await self._confirmed[name].wait()
+        except BaseException:
+            await self.remove(channel, subscription)
+            raise
+
+    async def remove(self, channel: str, subscription: Subscription) -> None:
+        """Stop hearing a channel for a subscription."""
+        name = channel.encode()
+        readers = self._readers[name]
+        readers.remove(subscription)
+        if not readers:
+            del self._readers[name], self._confirmed[name]
+            try:
+                await self._pubsub.unsubscribe(channel)
+            except RedisError:
+                pass  # the connection is gone, and the subscription with it
+
+    async def _listen(self) -> None:
+        pause = 0.05
+        while True:
+            try:
+                await self._pubsub.subscribe(_IDLE_CHANNEL)
+                async for message in self._pubsub.listen():
+                    self._deliver(message["type"], message["channel"], message["data"])
+                    pause = 0.05
+            except (RedisError, OSError) as error:
+                logger.warning("announcements: redis is away (%s)", error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
+                self._miss_all()  # what was announced meanwhile was not heard
+
+    def _deliver(self, kind: str, channel: bytes, data: bytes) -> None:
+        if kind == "message":
+            for subscription in self._readers.get(channel, ()):
+                subscription.put(data)
+        elif kind == "subscribe" and channel in self._confirmed:
+            if self._confirmed[channel].is_set():  # confirmed again: the connection is a new one
+                for subscription in self._readers[channel]:
+                    subscription.miss()
+            self._confirmed[channel].set()
+
+    def _miss_all(self) -> None:
+        for readers in self._readers.values():
+            for subscription in readers:
+                subscription.miss()

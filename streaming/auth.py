@@ -1,0 +1,57 @@
+"""Who calls: API keys, with a cache so that a warm key costs no query."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+
+from asgiref.sync import sync_to_async
+
+from accounts.keys import Caller, digest, find_caller, prefix_of
+from common.errors import AuthenticationFailed, PermissionDenied
+from streaming.asgi import Scope, header
+
+FRESH_S = 1.0  # a revoked key works for at most so long
+KEPT = 10_000
+
+
+def key_of(scope: Scope) -> str:
+    """Return the key that a request carries, or ""."""
+    scheme, _, token = header(scope, b"authorization").partition(" ")
+    return header(scope, b"x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
+
+
+class Authenticator:
+    """Find callers by their keys. The cache is by digest: no plain key stays in memory."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[float, Caller]] = OrderedDict()
+
+    async def authenticate(self, scope: Scope, *, needs: str) -> Caller:
+        """Return who calls; raise `AuthenticationFailed`, or `PermissionDenied` without the scope `needs`."""
+        plain = key_of(scope)
+        if not plain:
+            raise AuthenticationFailed("No API key. Send one as x-api-key or Authorization: Bearer.")
+        caller = await self._find(plain)
+        if caller is None:
+            raise AuthenticationFailed("Invalid API key.")
+        if needs not in caller.scopes:
+            raise PermissionDenied(f"This key lacks the scope {needs}.")
+        return caller
+
+    async def _find(self, plain: str) -> Caller | None:
+        if prefix_of(plain) is None:
+            return None
+        name = digest(plain)
+        now = time.monotonic()
+        if name in self._known and now - self._known[name][0] < FRESH_S:
+            return self._known[name][1]
+        caller = await sync_to_async(find_caller, thread_sensitive=False)(plain)
+        if caller is None:
+            self._known.pop(name, None)
+            return None
+        self._known[name] = (now, caller)
+        self._known.move_to_end(name)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return caller

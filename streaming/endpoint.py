@@ -1,0 +1,87 @@
+"""The frame around every endpoint: method, request id, and the one place where errors become responses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from common.errors import ApiError, MethodNotAllowed, Unavailable
+from common.ids import new_id
+from streaming.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_error
+from streaming.gateway import Gateway
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Call:
+    """One HTTP request on its way through an endpoint."""
+
+    gateway: Gateway
+    scope: Scope
+    receive: Receive
+    send: Send
+    request_id: str = field(default_factory=lambda: new_id("req"))
+
+    async def body(self) -> bytes:
+        """Return the request's body."""
+        return await read_body(self.receive, self.gateway.settings.max_body_mb * 1_000_000)
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of every response."""
+        return [(b"request-id", self.request_id.encode())]
+
+
+Handler = Callable[[Call], Awaitable[None]]
+
+
+class Endpoint:
+    """An ASGI application for one path: a handler for each method."""
+
+    def __init__(self, gateway: Gateway, **handlers: Handler) -> None:
+        self._gateway = gateway
+        self._handlers = handlers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        call = Call(self._gateway, scope, receive, watched_send)
+        try:
+            await self._handle(call)
+        except ClientGone:
+            pass  # there is nobody to tell
+        except ApiError as error:
+            await self._fail(call, error, begun)
+        except (RedisError, OSError) as error:
+            logger.error("%s: redis is away: %s", call.request_id, error)
+            away = Unavailable("The event log cannot be reached. Try again shortly.", headers={"retry-after": "2"})
+            await self._fail(call, away, begun)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("%s failed", call.request_id)
+            await self._fail(call, ApiError("The server failed to answer this request. It has been logged."), begun)
+
+    async def _handle(self, call: Call) -> None:
+        method = call.scope["method"]
+        handler = self._handlers.get("GET" if method == "HEAD" else method)
+        if handler is None:
+            allowed = ", ".join(sorted(self._handlers))
+            raise MethodNotAllowed(f"{method} is not served here, only {allowed}.", headers={"allow": allowed})
+        await self._gateway.started()
+        await handler(call)
+
+    async def _fail(self, call: Call, error: ApiError, begun: bool) -> None:
+        if begun:
+            raise error  # too late for a status; whoever streams turns its errors into events itself
+        await send_error(call.send, error, call.request_id)

@@ -1,0 +1,23 @@
+"""The paths that the gateway serves without Django."""
+
+from __future__ import annotations
+
+from django.urls import path
+from django.urls.resolvers import URLPattern
+
+from streaming import health, messages, models
+from streaming.endpoint import Endpoint
+from streaming.gateway import Gateway
+
+
+def routes(gateway: Gateway) -> list[URLPattern]:
+    """Return the routes, for Channels' `URLRouter`."""
+    table: list[tuple[str, Endpoint]] = [
+        ("v1/messages", Endpoint(gateway, POST=messages.create_message)),
+        ("v1/messages/count_tokens", Endpoint(gateway, POST=messages.count_tokens)),
+        ("v1/models", Endpoint(gateway, GET=models.list_models)),
+        ("v1/models/<path:name>", Endpoint(gateway, GET=models.show_model)),
+        ("healthz", Endpoint(gateway, GET=health.live)),
+        ("readyz", Endpoint(gateway, GET=health.ready)),
+    ]
+    return [path(route, endpoint) for route, endpoint in table]  # type: ignore[arg-type]  # ASGI apps, not views

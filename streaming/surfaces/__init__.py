@@ -1,0 +1,1 @@
+"""The API forms that one and the same stream is offered in."""
