@@ -13,9 +13,9 @@ from typing import Any
 import redis
 from redis.exceptions import NoScriptError
 
-from inference.generation import Batch, Claim, Progress
-from inference.progress import encode_ids, progress_of
+from inference.generation import Batch, Claim
 from inference.protocol import keys, scripts
+from inference.protocol.progress import Progress, encode_ids, progress_of
 from inference.protocol.reports import Settlement
 from inference.protocol.requests import GenerationRequest
 

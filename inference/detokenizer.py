@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +14,19 @@ from inference.text import Piece
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
+# How a text ends that ends inside a character. (Python's incremental decoder waits for more after ED A0, too, which
+# no character begins with.)
+_INCOMPLETE = re.compile(
+    rb"(?:[\xC2-\xF4]|\xE0[\xA0-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]|\xED[\x80-\x9F]"
+    rb"|(?:\xF0[\x90-\xBF]|[\xF1-\xF3][\x80-\xBF]|\xF4[\x80-\x8F])[\x80-\xBF]?)\Z"
+)
 _BYTE_TOKEN = re.compile(r"<0x(\+?[0-9A-Fa-f]{1,2})>")
+
+
+def split_incomplete(data: bytes) -> tuple[bytes, bytes]:
+    """Split off the bytes at the end that begin a character."""
+    match = _INCOMPLETE.search(data, max(0, len(data) - 3))
+    return (data[: match.start()], data[match.start() :]) if match else (data, b"")
 
 
 class Stream(Protocol):
@@ -34,14 +44,18 @@ class ByteStream:
     """Tokens are bytes, and their concatenation is UTF-8."""
 
     def __init__(self, tokens: Mapping[int, bytes]) -> None:
-        self.incomplete = False
         self._tokens = tokens
-        self._utf8 = _Utf8Decoder("replace")
+        self._rest = b""
+
+    @property
+    def incomplete(self) -> bool:
+        return bool(self._rest)
 
     def feed(self, token_id: int) -> str:
-        text = self._utf8.decode(self._tokens.get(token_id, b""))
-        self.incomplete = bool(self._utf8.getstate()[0])
-        return text
+        data = self._tokens.get(token_id, b"")
+        if self._rest or not data.isascii():
+            data, self._rest = split_incomplete(self._rest + data)
+        return data.decode(errors="replace")
 
     def finish(self) -> str:
         return ""
@@ -73,9 +87,8 @@ class FallbackStream:
         return self._stripped(self._settle() + token)
 
     def finish(self) -> str:
-        utf8 = _Utf8Decoder("replace")
-        utf8.decode(self._run)
-        del self._run[len(self._run) - len(utf8.getstate()[0]) :]
+        whole, _ = split_incomplete(bytes(self._run))
+        self._run[:] = whole
         return self._stripped(self._settle())
 
     def _settle(self) -> str:

@@ -14,6 +14,7 @@ from inference.detokenizer import Detokenizer, Vocabulary
 from inference.engines.base import StepOutput
 from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import CancelReason, Outcome, StopReason
+from inference.protocol.progress import Progress
 from inference.protocol.reports import Settlement
 from inference.protocol.requests import GenerationRequest
 from inference.safety.gate import SafetyGate
@@ -22,6 +23,9 @@ from inference.text import Piece
 
 ASK_S = 0.05  # how often a message that releases nothing looks for its cancel
 
+_OUTCOMES: dict[StopReason, Outcome] = {
+    "end_turn": "end_turn", "max_tokens": "max_tokens", "stop_sequence": "stop_sequence",
+}  # fmt: skip
 _STOP_REASONS: dict[str, StopReason] = {"end_of_text": "end_turn", "max_tokens": "max_tokens"}
 
 
@@ -32,17 +36,6 @@ class Claim:
     request: GenerationRequest
     attempt: int
     waited_ms: float
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far earlier attempts came, as the log has it."""
-
-    last_id: int = 1  # message_start is there from the beginning
-    blocks: int = 0
-    text_open: bool = False
-    token_ids: tuple[int, ...] = ()
-    outcome: Outcome | None = None  # set when the log has its end, but nobody settled
 
 
 @dataclass(slots=True)
@@ -67,7 +60,7 @@ class Generation:
         self._stops = StopStrings(claim.request.stop_sequences)
         self._gate = SafetyGate(claim.request.policy)
         self._events = MessageEvents(
-            last_id=progress.last_id, next_index=progress.blocks, open_block="text" if progress.text_open else None
+            last_id=progress.last_id, next_index=progress.blocks, open_block=progress.open_block
         )
         self.batch = Batch(first_id=progress.last_id + 1)
         self._claimed_at = time.monotonic()
@@ -88,7 +81,7 @@ class Generation:
             self._first_token_at = time.monotonic()
         self._release(self._filter(output.token_ids))
         if self._stops.matched is not None:
-            self._finish("stop_sequence", stop_sequence=self._stops.matched)
+            self._finish("stop_sequence")
         elif output.finish in _STOP_REASONS:
             self._finish(_STOP_REASONS[output.finish])
         elif output.finish is not None:
@@ -191,9 +184,12 @@ class Generation:
         self.batch.deltas += 1
         return ()
 
-    def _finish(self, reason: StopReason, *, stop_sequence: str | None = None) -> None:
+    def _finish(self, reason: StopReason) -> None:
+        """End the message as its text ended; a stop string that the last text completes goes first."""
         silent = self._release(self._flush())
-        self._end(reason, reason, stop_sequence=stop_sequence, token_ids=silent)  # type: ignore[arg-type]  # a stop reason of a worker is an outcome
+        matched = self._stops.matched
+        reason = reason if matched is None else "stop_sequence"
+        self._end(reason, _OUTCOMES[reason], stop_sequence=matched, token_ids=silent)
 
     def _end(
         self,

@@ -171,4 +171,4 @@ class Worker:
 
 
 def _cancel_reason(word: str) -> CancelReason:
-    return word if word in CANCEL_REASONS else "cancelled"  # type: ignore[return-value]  # narrowed by the test
+    return word if word in CANCEL_REASONS else "cancelled"

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -73,7 +73,7 @@ class Catalog:
     async def refresh(self) -> None:
         """Read the workers' heartbeats."""
         try:
-            rows = await self._redis.hgetall(keys.WORKERS)
+            rows = cast(dict[bytes, bytes], await self._redis.hgetall(keys.WORKERS))
         except (RedisError, OSError) as error:
             self.redis_ok = False
             logger.warning("catalog: redis is away (%s)", error)

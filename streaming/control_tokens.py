@@ -18,10 +18,10 @@ from jinja2.visitor import NodeTransformer
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 # Arguments of these are looked for in message text, so there a control token's name keeps meaning its text.
-_SEARCHES = frozenset(
-    ("count", "endswith", "find", "index", "lstrip", "partition", "removeprefix", "removesuffix")
-    + ("rfind", "rindex", "rpartition", "rsplit", "rstrip", "split", "startswith", "strip")
-)
+_SEARCHES = {
+    *("count", "endswith", "find", "index", "lstrip", "partition", "removeprefix", "removesuffix"),
+    *("rfind", "rindex", "rpartition", "rsplit", "rstrip", "split", "startswith", "strip"),
+}
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _MARKER = re.compile(r"<\|.*\|>", re.DOTALL)
 

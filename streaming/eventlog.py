@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
@@ -15,6 +15,7 @@ from common.errors import Overloaded
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import PRIORITY_HEAD_START_S, CancelReason
+from inference.protocol.progress import Entry, Progress, progress_of
 from inference.protocol.reports import Delivery
 from inference.protocol.requests import GenerationRequest
 from inference.protocol.settings import Settings
@@ -54,13 +55,18 @@ class EventLog:
 
     async def read(self, message_id: str, *, after: int, count: int) -> Chunk | None:
         """Return up to `count` events after a position, None when there are none."""
-        entries = await self._redis.xrange(keys.log(message_id), min=f"({after}-0", count=count)
+        found = await self._redis.xrange(keys.log(message_id), min=f"({after}-0", count=count)
+        entries = cast(list[Entry], found)
         if not entries:
             return None
         frames = [fields[b"f"] for _, fields in entries]
         last_id = int(entries[-1][0].partition(b"-")[0])
         deltas = sum(_DELTA in frame for frame in frames)
         return Chunk(b"".join(frames), last_id, deltas, any(end in frames[-1] for end in _ENDS))
+
+    async def progress(self, message_id: str) -> Progress:
+        """Return how far a message has come."""
+        return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id))))
 
     async def cancel(self, message_id: str, reason: CancelReason) -> bool:
         """Ask the worker to end a message; say whether there is such a message."""

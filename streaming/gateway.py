@@ -15,6 +15,7 @@ from inference.protocol.settings import Settings
 from streaming.announcements import Announcements
 from streaming.auth import Authenticator
 from streaming.catalog import Catalog
+from streaming.drain import Drain
 from streaming.eventlog import EventLog
 
 logger = logging.getLogger(__name__)
@@ -29,8 +30,9 @@ class Gateway:
         self.authenticator = Authenticator()
         self._redis: Redis = Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5)
         self.log = EventLog(self._redis, settings)
-        self.announcements = Announcements(Redis.from_url(settings.redis, socket_connect_timeout=5))
+        self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.catalog = Catalog(self._redis, settings)
+        self.drain = Drain(settings.drain_s)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
 
@@ -47,6 +49,11 @@ class Gateway:
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task
+
+    async def stop(self) -> None:
+        """Drain, then close."""
+        await self.drain.run()
+        await self.close()
 
     async def close(self) -> None:
         """Let short work finish, then end background tasks and connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streaming.asgi import send_json
 from streaming.endpoint import Call
+from streaming.gateway import Gateway
 
 
 async def live(call: Call) -> None:
@@ -12,7 +13,15 @@ async def live(call: Call) -> None:
 
 
 async def ready(call: Call) -> None:
-    """Say whether requests can be served: 503 without Redis or without a worker."""
-    catalog = call.gateway.catalog
-    reason = "ok" if catalog.ready else "no worker is ready" if catalog.redis_ok else "redis does not answer"
-    await send_json(call.send, {"status": reason}, status=200 if catalog.ready else 503, headers=call.headers)
+    """Say whether requests can be served: 503 while draining, without Redis or without a worker."""
+    obstacle = _obstacle(call.gateway)
+    status = 503 if obstacle else 200
+    await send_json(call.send, {"status": obstacle or "ok"}, status=status, headers=call.headers)
+
+
+def _obstacle(gateway: Gateway) -> str:
+    if gateway.drain.begun:
+        return "draining"
+    if not gateway.catalog.redis_ok:
+        return "redis does not answer"
+    return "" if gateway.catalog.ready else "no worker is ready"

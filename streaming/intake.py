@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 import time
@@ -20,6 +21,7 @@ from streaming.surfaces.anthropic import MessagesBody, conversation
 from streaming.timing import Stopwatch
 
 RETRY_MS = 2000
+LONG_PROMPT = 4096  # characters; from here on tokenising would hold up the other streams for over a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,12 @@ class Accepted:
     headers: list[tuple[bytes, bytes]]
 
 
-def tokenize(model: Model, turns: list[dict[str, str]]) -> tuple[int, ...]:
+async def tokenize(model: Model, turns: list[dict[str, str]]) -> tuple[int, ...]:
     """Return the prompt's token ids; raise `InvalidRequest` when the model's template refuses the turns."""
     try:
-        return model.template.encode(turns)
+        if sum(len(turn["content"]) for turn in turns) < LONG_PROMPT:
+            return model.template.encode(turns)
+        return await asyncio.to_thread(model.template.encode, turns)
     except TemplateError as error:
         raise InvalidRequest(f"messages: the model's chat template refuses them: {error}") from None
 
@@ -44,7 +48,7 @@ async def accept(call: Call, body: MessagesBody, caller: Caller, watch: Stopwatc
     created_at = time.time()
     model = call.gateway.catalog.find(body.model)
     turns = conversation(body)
-    prompt_ids = tokenize(model, turns)
+    prompt_ids = await tokenize(model, turns)
     room = model.context_length - len(prompt_ids)
     if body.max_tokens > room:
         raise InvalidRequest(

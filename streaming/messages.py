@@ -8,6 +8,7 @@ from typing import Any
 
 from inference.protocol.reports import Delivery
 from streaming.asgi import ClientGone, send_json, wait_for_disconnect
+from streaming.drain import farewell
 from streaming.endpoint import Call
 from streaming.intake import Accepted, accept, enqueue, tokenize
 from streaming.reader import LogReader
@@ -18,13 +19,15 @@ from streaming.timing import Stopwatch
 
 async def create_message(call: Call) -> None:
     """Answer POST /v1/messages."""
+    call.gateway.drain.refuse_new_work()
     raw = await call.body()
     watch = Stopwatch()
     caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
     watch.stage("auth")
     body = parse_messages(raw)
     accepted = await accept(call, body, caller, watch)
-    await (_stream if body.stream else _answer)(call, accepted, watch)
+    with call.gateway.drain:
+        await (_stream if body.stream else _answer)(call, accepted, watch)
 
 
 async def count_tokens(call: Call) -> None:
@@ -32,7 +35,7 @@ async def count_tokens(call: Call) -> None:
     raw = await call.body()
     await call.gateway.authenticator.authenticate(call.scope, needs="inference")
     body = parse_count(raw)
-    prompt_ids = tokenize(call.gateway.catalog.find(body.model), conversation(body))
+    prompt_ids = await tokenize(call.gateway.catalog.find(body.model), conversation(body))
     await send_json(call.send, {"input_tokens": len(prompt_ids)}, headers=call.headers)
 
 
@@ -48,7 +51,9 @@ async def _stream(call: Call, accepted: Accepted, watch: Stopwatch) -> None:
             await call.send({"type": "http.response.start", "status": 200, "headers": head})
             await write(call.send, first.frames)
             watch.bytes_sent += len(first.frames)
-            await _while_connected(call, relay(reader, call.send, watch, heartbeat_s=gateway.settings.heartbeat_s))
+            work = relay(reader, call.send, watch, heartbeat_s=gateway.settings.heartbeat_s)
+            if not await _while_connected(call, work):
+                await write(call.send, farewell(await gateway.log.progress(message_id)))
             await call.send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             _leave(call, accepted, reader, watch, streamed=True)
@@ -63,7 +68,8 @@ async def _answer(call: Call, accepted: Accepted, watch: Stopwatch) -> None:
         reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id, behind=False)
         frames = [first.frames]
         try:
-            await _while_connected(call, _collect(reader, frames, watch, gateway.settings.heartbeat_s))
+            if not await _while_connected(call, _collect(reader, frames, watch, gateway.settings.heartbeat_s)):
+                call.gateway.drain.refuse_new_work()
             await send_json(call.send, assemble(b"".join(frames)), headers=[*call.headers, *accepted.headers])
         finally:
             _leave(call, accepted, reader, watch, streamed=False)
@@ -77,19 +83,26 @@ async def _collect(reader: LogReader, frames: list[bytes], watch: Stopwatch, loo
             watch.wrote(len(chunk.frames), chunk.deltas)
 
 
-async def _while_connected(call: Call, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work, or stop it and raise `ClientGone` when the client leaves first."""
+async def _while_connected(call: Call, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work; say whether it came to its end before this server's.
+
+    Raise `ClientGone` when the client leaves first. Whatever comes first stops the rest.
+    """
     working = asyncio.create_task(work)
     gone = asyncio.create_task(wait_for_disconnect(call.receive))
+    stopping = asyncio.create_task(call.gateway.drain.over.wait())
     try:
-        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        await asyncio.wait((working, gone, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        if gone.done():
             raise ClientGone
-        working.result()
+        return False
     finally:
-        for task in (working, gone):
+        for task in (working, gone, stopping):
             task.cancel()
-        await asyncio.gather(working, gone, return_exceptions=True)
+        await asyncio.gather(working, gone, stopping, return_exceptions=True)
 
 
 def _leave(call: Call, accepted: Accepted, reader: LogReader, watch: Stopwatch, *, streamed: bool) -> None:

@@ -58,13 +58,13 @@ class PromptTemplate:
         """Return the prompt's token ids, up to where the assistant's turn begins."""
         text = self._render(messages, tools)
         try:
-            return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            # Unlike `encode` this frees the GIL, so that a long prompt in a thread stops no stream; and it is faster.
+            (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
         except TypeError as error:  # how `tokenizers` refuses lone surrogates
             raise TemplateError("The conversation holds text that is not valid Unicode.") from error
+        return tuple(encoding.ids)
 
-    def render(
-        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
-    ) -> str:
+    def render(self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None) -> str:
         """Return the prompt as text, for people: it no longer tells control tokens from their names."""
         return self._seal.open(self._render(messages, tools))
 

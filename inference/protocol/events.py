@@ -49,7 +49,7 @@ class MessageEvents:
     def message_start(self, *, message_id: str, model: str, input_tokens: int, retry_ms: int) -> bytes:
         """Open the message. The frame carries the stream's only `retry:` line."""
         assert self.last_id == 0, "message_start is the first event"
-        message = {
+        message: dict[str, Any] = {
             "id": message_id, "type": "message", "role": "assistant", "model": model, "content": [],
             "stop_reason": None, "stop_sequence": None,
             "usage": {"input_tokens": input_tokens, "output_tokens": 0},

@@ -21,6 +21,7 @@ import redis
 import redis.asyncio
 
 OLDEST = (6, 2)
+PATIENCE_S = 5.0
 LONGEST_SOCKET_PATH = 100  # bytes; Linux takes 107, macOS 103
 
 _COMMON = """\
@@ -108,13 +109,13 @@ def _version_of(path: str) -> tuple[int, ...]:
     return tuple(map(int, match.groups())) if match else ()
 
 
-def _lock(folder: Path, *, patience: float = 5.0) -> int:
+def _lock(folder: Path) -> int:
     """Take the folder: two servers on one append-only file would ruin it.
 
     The server inherits the lock, so that one which outlives its `serve` for a moment is waited for.
     """
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    give_up = time.monotonic() + patience
+    give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,13 +163,10 @@ def _write(path: Path, text: str) -> None:
 
 async def until_it_answers(url: str) -> None:
     """Wait until the server at `url` answers; one that still loads its data does not count."""
-    client = redis.asyncio.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2)
-    try:
+    async with redis.asyncio.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2) as client:
         while True:
             try:
                 await client.ping()
                 return
             except (redis.ConnectionError, redis.TimeoutError, OSError):  # a loading server is a ConnectionError, too
                 await asyncio.sleep(0.02)
-    finally:
-        await client.aclose()

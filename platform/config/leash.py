@@ -1,4 +1,4 @@
-"""A script: `leash.py PARENT COMMAND …` becomes COMMAND, and gets SIGTERM when the process PARENT dies, however it dies.
+"""A script: `leash.py PARENT COMMAND …` becomes COMMAND, and gets SIGTERM when process PARENT dies, however it does.
 
 The usual place for this is between fork and exec in the parent (`preexec_fn`), which is not safe there once the parent
 has threads, and asyncio starts some to wait for children.

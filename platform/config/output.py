@@ -24,8 +24,12 @@ class Output:
         prefix = f"{name:<{self._width}} |"
         if self._coloured:
             prefix = f"\x1b[{_COLOURS[zlib.crc32(name.encode()) % len(_COLOURS)]}m{prefix}\x1b[0m"
+        self.bare(f"{prefix} {text}")
+
+    def bare(self, text: str) -> None:
+        """Write what is to be copied, without a prefix."""
         try:
-            self._stream.write(f"{prefix} {text}\n")
+            self._stream.write(text + "\n")
             self._stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads us any more: no reason to let the children suffer

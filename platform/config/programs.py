@@ -80,7 +80,7 @@ def _worker(choices: Choices, environment: Mapping[str, str], number: int) -> Pr
         command=(sys.executable, "-m", "inference"),
         environment=environment,
         stage=WORKERS,
-        hint=f"Its last lines above say why; `manage.py fetch_model` brings the model anew if {choices.model} is at fault.",
+        hint=f"Its last lines above say why. It was to serve {choices.model} with the {choices.engine} engine.",
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from config.guard import Guard, kill_group
 from config.leash import leashed
 from config.output import LineReader, Output
 from inference.protocol.settings import ROOT
@@ -39,16 +40,18 @@ class Program:
 
 def pause_after(quick_deaths: int) -> float:
     """Return how long to wait before starting again what died so often in a row."""
-    return min(FIRST_PAUSE_S * 2 ** min(max(quick_deaths - 1, 0), 10), LONGEST_PAUSE_S)
+    doublings = min(max(quick_deaths - 1, 0), 10)  # a float has an end
+    return min(FIRST_PAUSE_S * (1 << doublings), LONGEST_PAUSE_S)
 
 
 class Child:
     """One program, started again whenever it dies, until it is told to stop."""
 
-    def __init__(self, program: Program, output: Output, hurry: asyncio.Event) -> None:
+    def __init__(self, program: Program, output: Output, guard: Guard, hurry: asyncio.Event) -> None:
         self.program = program
         self.quick_deaths = 0
         self._output = output
+        self._guard = guard
         self._hurry = hurry
         self._stop = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
@@ -112,12 +115,14 @@ class Child:
         try:
             try:
                 self._process = process = await self._spawn(write_end)
+                self._guard.watch(process.pid, self.program.grace_s)
             finally:
                 os.close(write_end)
             if self._stop.is_set():
                 self._signal(signal.SIGTERM)
             status = await process.wait()
-            _kill_group(process.pid)
+            kill_group(process.pid)
+            self._guard.forget(process.pid)
             await _at_most(1.0, lines.ended.wait())
         finally:
             transport.close()
@@ -132,6 +137,7 @@ class Child:
             env=dict(self.program.environment),
             cwd=ROOT,
             pass_fds=self.program.pass_fds,
+            umask=0o077,  # what the children write is state
             start_new_session=True,  # a Ctrl-C in our terminal is for us alone; we stop the children in order
         )
 
@@ -142,12 +148,13 @@ class Supervisor:
     def __init__(self, output: Output) -> None:
         self.stopping = asyncio.Event()
         self._output = output
+        self._guard = Guard()
         self._hurry = asyncio.Event()
         self._children: list[Child] = []
         self._signals: list[signal.Signals] = []
 
     def start(self, program: Program) -> Child:
-        child = Child(program, self._output, self._hurry)
+        child = Child(program, self._output, self._guard, self._hurry)
         self._children.append(child)
         return child
 
@@ -177,6 +184,7 @@ class Supervisor:
             members = [child for child in self._children if child.program.stage == stage]
             self._output.line("serve", f"stopping {', '.join(child.program.name for child in members)}")
             await asyncio.gather(*(child.stop() for child in members))
+        self._guard.close()
         for number in self._signals:
             asyncio.get_running_loop().remove_signal_handler(number)
 
@@ -195,14 +203,6 @@ def _describe(status: int) -> str:
         return f"was ended by {signal.Signals(-status).name}"
     except ValueError:  # a real-time signal has no name
         return f"was ended by signal {-status}"
-
-
-def _kill_group(leader: int) -> None:
-    """Kill what a dead child has started and left."""
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):  # macOS says the second of a group of zombies
-        pass
 
 
 async def _at_most(seconds: float, awaitable: Awaitable[object]) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import redis
 from django.db import transaction
 
 from inference.protocol import keys
+from inference.protocol.progress import Entry
 from inference.protocol.reports import Delivery, Report, Settlement
 from records.models import RequestRecord
 
@@ -32,14 +33,14 @@ def store_reports(client: redis.Redis) -> int:
     """Store one batch of every stream of reports; return how many were read."""
     seconds, micros = client.time()
     settled = f"{seconds * 1000 + micros // 1000 - SETTLE_DELAY_MS}"
-    names = sorted(name.decode() for name in client.smembers(keys.MODELS))
+    names = sorted(name.decode() for name in cast(set[bytes], client.smembers(keys.MODELS)))
     streams = [(keys.settlements(name), settled, Settlement) for name in names]
     # Deliveries last: whatever settlement was just stored, its delivery is then in the same turn.
     return sum(_store(client, *stream) for stream in [*streams, (keys.DELIVERIES, "+", Delivery)])
 
 
 def _store(client: redis.Redis, stream: str, until: str, kind: type[Settlement] | type[Delivery]) -> int:
-    entries = client.xrange(stream, max=until, count=BATCH)
+    entries = cast(list[Entry], client.xrange(stream, max=until, count=BATCH))
     if entries:
         merge([kind.decode(fields[b"r"]) for _, fields in entries])
         client.xdel(stream, *(entry_id for entry_id, _ in entries))

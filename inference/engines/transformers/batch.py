@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from inference.engines.transformers.attention import DecodeReader, PagedStep, Reader, SequenceReader
+from inference.engines.transformers.attention import (
+    Context,
+    DecodeReader,
+    PaddedDecodeReader,
+    PagedStep,
+    PrefillReader,
+    Reader,
+)
 from inference.engines.transformers.cache import KVCache
+from inference.engines.transformers.kv_blocks import PADDING
 from inference.engines.transformers.sequence import Chunk
 
 
@@ -48,34 +56,35 @@ class BatchBuilder:
         )
 
     def _readers(self, chunks: list[Chunk]) -> Iterator[Reader]:
-        num_padded = sum(chunk.num_tokens == 1 for chunk in chunks) if self.pad_decodes else 0
-        for rows in groups_of_like_length([chunk.end for chunk in chunks[:num_padded]]):
-            yield self._decode_reader(chunks[rows], rows)
-        for chunk, rows in _with_rows(chunks[num_padded:], num_padded):
-            yield SequenceReader(rows, self._context(chunk), self._causal_mask(chunk))
+        num_decodes = sum(chunk.num_tokens == 1 for chunk in chunks)
+        decodes, prefills = chunks[:num_decodes], chunks[num_decodes:]
+        if self.pad_decodes:
+            for rows in groups_of_like_length([chunk.end for chunk in decodes]):
+                yield self._padded_reader(decodes[rows], rows)
+        elif decodes:
+            yield DecodeReader(slice(0, num_decodes), [self._context(chunk) for chunk in decodes])
+        for chunk, rows in _with_rows(prefills, num_decodes):
+            yield PrefillReader(rows, self._context(chunk), self._causal_mask(chunk))
 
-    def _decode_reader(self, chunks: list[Chunk], rows: slice) -> DecodeReader:
+    def _padded_reader(self, chunks: list[Chunk], rows: slice) -> PaddedDecodeReader:
         longest = max(len(chunk.table) for chunk in chunks)
-        tables = self._tensor([chunk.table + [0] * (longest - len(chunk.table)) for chunk in chunks])
+        tables = self._tensor([chunk.table + [PADDING] * (longest - len(chunk.table)) for chunk in chunks])
         lengths = self._tensor([chunk.end for chunk in chunks])
-        at = torch.arange(longest * self.block_size, device=self._device)
-        is_padding = at >= lengths[:, None]
+        is_padding = torch.arange(longest * self.block_size, device=self._device) >= lengths[:, None]
         slots = self._slots_of(tables).masked_fill_(is_padding, 0)
         mask = torch.zeros(slots.shape, dtype=self._dtype, device=self._device).masked_fill_(is_padding, -torch.inf)
-        return DecodeReader(rows, slots.flatten(), mask[None, :, None])
+        return PaddedDecodeReader(rows, slots.flatten(), mask[None, :, None])
 
-    def _context(self, chunk: Chunk) -> Callable[[int], tuple[Tensor, Tensor]]:
+    def _context(self, chunk: Chunk) -> Context:
         table = chunk.table
         if table == list(range(table[0], table[0] + len(table))):
             start = table[0] * self.block_size
             return self.cache.window(start, start + chunk.end).__getitem__
-        return partial(self._gather, self._slots_of(self._tensor([table]))[0, : chunk.end])
-
-    def _gather(self, slots: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        return self.cache.gather(layer, slots)
+        slots = self._slots_of(self._tensor([table]))[0, : chunk.end]
+        return partial(self.cache.gather, slots=slots)
 
     def _causal_mask(self, chunk: Chunk) -> Tensor | None:
-        if chunk.start == 0 or chunk.num_tokens == 1:
+        if chunk.start == 0:
             return None
         mask = torch.full((chunk.num_tokens, chunk.end), -torch.inf, dtype=self._dtype, device=self._device)
         return mask.triu_(chunk.start + 1)

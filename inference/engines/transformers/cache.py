@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+KeysAndValues = tuple[Tensor, Tensor]  # what one layer attends to, each [1, kv_heads, context, head_dim]
+
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
@@ -30,25 +32,22 @@ class KVCache:
         self.keys = torch.empty(*size, shape.key_dim, dtype=dtype, device=device)
         self.values = torch.empty(*size, shape.value_dim, dtype=dtype, device=device)
         self._layers = list(zip(self.keys.unbind(), self.values.unbind(), strict=True))
-        self.clear_padding()
-
-    def clear_padding(self) -> None:
-        """Zero slot 0, which padded rows read: what is masked there must still be a number."""
+        # Padded rows read slot 0: what is masked must still be a number.
         self.keys[:, :, 0] = 0
         self.values[:, :, 0] = 0
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """Store new tokens: slots [tokens], keys and values [kv_heads, tokens, head_dim]."""
-        layer_keys, layer_values = self._layers[layer]
-        layer_keys.index_copy_(1, slots, keys)
-        layer_values.index_copy_(1, slots, values)
+        cached_keys, cached_values = self._layers[layer]
+        cached_keys.index_copy_(1, slots, keys)
+        cached_values.index_copy_(1, slots, values)
 
-    def window(self, start: int, end: int) -> list[tuple[Tensor, Tensor]]:
-        """Return each layer's keys and values of neighbouring slots, [kv_heads, end - start, head_dim], uncopied."""
-        keys, values = self.keys[:, :, start:end].unbind(), self.values[:, :, start:end].unbind()
+    def window(self, start: int, end: int) -> list[KeysAndValues]:
+        """Return every layer's keys and values of neighbouring slots, uncopied."""
+        keys, values = (tensor[:, None, :, start:end].unbind() for tensor in (self.keys, self.values))
         return list(zip(keys, values, strict=True))
 
-    def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a copy of one layer's keys and values, [kv_heads, slots, head_dim]."""
-        layer_keys, layer_values = self._layers[layer]
-        return layer_keys.index_select(1, slots), layer_values.index_select(1, slots)
+    def gather(self, layer: int, slots: Tensor) -> KeysAndValues:
+        """Return a copy of one layer's keys and values of scattered slots."""
+        keys, values = self._layers[layer]
+        return keys.index_select(1, slots)[None], values.index_select(1, slots)[None]

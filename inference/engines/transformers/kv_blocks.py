@@ -19,6 +19,10 @@ class BlockPool:
         self._tables: dict[str, list[int]] = {}
 
     @property
+    def num_tokens(self) -> int:
+        return self.num_blocks * self.block_size
+
+    @property
     def num_used(self) -> int:
         return self.num_blocks - self.num_free
 

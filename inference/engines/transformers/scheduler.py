@@ -46,7 +46,8 @@ class Scheduler:
             if num_tokens == 0:
                 break
             budget -= num_tokens
-            chunks.append(Chunk(sequence, sequence.num_computed + num_tokens, self.pool.table(sequence.id)))
+            start = sequence.num_computed
+            chunks.append(Chunk(sequence, start, start + num_tokens, self.pool.table(sequence.id)))
         return chunks
 
     def _make_room(self) -> None:

@@ -50,12 +50,9 @@ class Chunk:
     """Tokens `start` to `end` of a sequence, to be computed in one step, and the blocks they are kept in."""
 
     sequence: Sequence
+    start: int
     end: int
     table: list[int]
-
-    @property
-    def start(self) -> int:
-        return self.sequence.num_computed
 
     @property
     def num_tokens(self) -> int:

@@ -27,4 +27,4 @@ class Command(BaseCommand):
             raise CommandError(f"Cannot listen on {options['host']}:{options['port']}: {error}") from None
         from config.asgi import application, gateway
 
-        Server(application, sock, on_stop=gateway.close).run()
+        Server(application, sock, drain=gateway.stop).run()

@@ -148,12 +148,9 @@ async def announce(choices: Choices, key: str | None, output: Output) -> None:
             remind_at += PATIENCE_S
             output.line("serve", f"still waiting: /readyz says {f'{status} {body}' if status else 'nothing'}")
         await asyncio.sleep(0.1)
-    for line in banner(url_of(choices.host, choices.port), key):
-        output.line("serve", line)
+    output.bare(banner(url_of(choices.host, choices.port), key))
 
 
-def banner(url: str, key: str | None) -> list[str]:
-    lines = ["", f"Sluice is ready at {url}"]
-    if key:
-        lines += [f"Demo key: {key}", "Try it:", "", curl_line(url, key)]
-    return [*lines, ""]
+def banner(url: str, key: str | None) -> str:
+    ready = f"\nSluice is ready at {url}\n"
+    return f"{ready}Demo key: {key}\nTry it:\n\n{curl_line(url, key)}\n" if key else ready

@@ -1,0 +1,52 @@
+# `make run` serves on this machine, `make test` checks everything. Both make what they need first.
+
+PORT ?= 8000
+ENGINE ?= transformers
+PYTHON ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv model run test lint format clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-8s %s\n' "$$name" "$$about"; done
+
+venv: $(INSTALLED)  ## the virtual environment, with pinned versions (PYTHON= chooses the interpreter)
+
+$(BIN)/python:
+	@for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
+		if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			echo "Making .venv with $$candidate …"; exec "$$candidate" -m venv .venv; \
+		fi; \
+	done; \
+	echo "Sluice needs Python 3.11 or newer. Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+model: venv  ## the default model (SmolLM2-135M-Instruct), once
+	@$(BIN)/python -m inference.models --if-missing SmolLM2-135M-Instruct
+
+run: venv model  ## serve at http://127.0.0.1:8000 (PORT=, ENGINE=transformers|simulated)
+	@$(BIN)/python manage.py migrate --verbosity 0
+	@exec $(BIN)/python manage.py serve --demo --port $(PORT) --engine $(ENGINE)
+
+test: venv model lint  ## all checks and tests
+	$(BIN)/python -m pytest
+
+lint: venv  ## style, types and import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv  ## rewrite the code in our style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:  ## remove caches and the virtual environment; var/ stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info dist
+	find platform inference streaming tests -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,192 @@
+"""From token ids to events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from inference.detokenizer import Vocabulary
+from inference.engines.base import StepOutput
+from inference.generation import Claim, Generation
+from inference.protocol.events import MessageEvents
+from inference.protocol.progress import Progress, encode_ids, progress_of
+from tests.inference.tools import a_request
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """Each byte is a token, and no more: token ids are easy to read in a test."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
+@pytest.fixture(scope="session")
+def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
+    return Vocabulary(tokenizer)
+
+
+START = MessageEvents().message_start(message_id="msg_1", model="m", input_tokens=3, retry_ms=2000)
+
+
+class Log:
+    """Collects what a generation writes, as the log would."""
+
+    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+        self.tokenizer, self.vocabulary = tokenizer, vocabulary
+        self.entries: list[tuple[bytes, dict[bytes, bytes]]] = []
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text).ids)
+
+    def generation(self, attempt: int = 1, **changes: Any) -> Generation:
+        progress = progress_of([(b"1-0", {b"f": START}), *self.entries])
+        return Generation(
+            Claim(request=a_request(**changes), attempt=attempt, waited_ms=5.0), self.vocabulary, progress
+        )
+
+    def drain(self, generation: Generation) -> None:
+        batch = generation.take()
+        pairs = zip(batch.frames, batch.token_ids, strict=True)
+        for number, (frame, token_ids) in enumerate(pairs, batch.first_id):
+            self.entries.append((b"%d-0" % number, {b"f": frame, b"t": encode_ids(token_ids).encode()}))
+
+    def say(self, generation: Generation, text: str, **output: Any) -> None:
+        """Give tokens one step at a time; what `output` says comes with the last."""
+        for i, token_id in enumerate(token_ids := self.ids(text)):
+            last = i == len(token_ids) - 1
+            if generation.outcome is None:
+                generation.accept(StepOutput("msg_1", (token_id,), **(output if last else {})))
+            self.drain(generation)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(fields[b"f"].rpartition(b"data: ")[2]) for _, fields in self.entries]
+
+    @property
+    def text(self) -> str:
+        return "".join(e["delta"]["text"] for e in self.events if e["type"] == "content_block_delta")
+
+    @property
+    def kinds(self) -> list[str]:
+        return [e["type"].removeprefix("content_block_") for e in self.events if e["type"] != "content_block_delta"]
+
+
+@pytest.fixture
+def log(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Log:
+    return Log(tokenizer, vocabulary)
+
+
+def test_it_works(log: Log) -> None:
+    generation = log.generation()
+    log.say(generation, "Hey", finish="end_of_text")
+    assert log.text == "Hey"
+    assert log.kinds == ["start", "stop", "message_delta", "message_stop"]
+    assert log.events[-2]["delta"]["stop_reason"] == "end_turn"
+    assert log.events[-2]["usage"] == {"input_tokens": 3, "output_tokens": 3}
+    settlement = generation.settlement("w")
+    assert (settlement.outcome, settlement.output_tokens, settlement.queue_ms) == ("end_turn", 3, 5.0)
+
+
+def test_a_character_is_never_cut(log: Log) -> None:
+    log.say(log.generation(), "é🙂", finish="max_tokens")
+    assert [e["delta"]["text"] for e in log.events if e["type"] == "content_block_delta"] == ["é", "🙂"]
+    assert log.events[-2]["usage"]["output_tokens"] == 6
+
+
+def test_an_incomplete_character_at_the_end_is_dropped_but_billed(log: Log) -> None:
+    generation = log.generation()
+    generation.accept(StepOutput("msg_1", log.ids("a🙂")[:3], "max_tokens"))
+    log.drain(generation)
+    assert log.text == "a"
+    assert log.events[-2]["usage"]["output_tokens"] == 3
+
+
+def test_an_empty_answer_has_no_block(log: Log) -> None:
+    generation = log.generation()
+    generation.accept(StepOutput("msg_1", (), "end_of_text"))
+    log.drain(generation)
+    assert log.kinds == ["message_delta", "message_stop"]
+    assert generation.settlement("w").output_tokens == 0
+
+
+def test_a_stop_string_ends_it_and_no_part_of_it_leaves(log: Log) -> None:
+    generation = log.generation(stop_sequences=("END",))
+    log.say(generation, "it is EN END of it")
+    assert log.text == "it is EN "
+    assert log.events[-2]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": "END"}
+    assert generation.outcome == "stop_sequence"
+    assert generation.settlement("w").output_tokens == len("it is EN ")
+
+
+def test_a_held_beginning_leaves_at_the_end(log: Log) -> None:
+    log.say(log.generation(stop_sequences=("END",)), "it is EN", finish="end_of_text")
+    assert log.text == "it is EN"
+
+
+def test_a_stop_string_that_ends_with_the_text_is_a_stop_string(log: Log) -> None:
+    generation = log.generation(stop_sequences=("END", "ENDLESS"))
+    log.say(generation, "the END", finish="end_of_text")
+    assert log.text == "the "
+    assert log.events[-2]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": "END"}
+    assert generation.outcome == "stop_sequence"
+
+
+def test_a_cancel_closes_the_block(log: Log) -> None:
+    generation = log.generation()
+    log.say(generation, "He")
+    generation.cancel("client_gone")
+    log.drain(generation)
+    assert log.kinds == ["start", "stop", "message_delta", "message_stop"]
+    assert log.events[-2]["delta"]["stop_reason"] == "cancelled"
+    assert generation.settlement("w").outcome == "client_gone"
+
+
+def test_an_engine_error_is_typed_and_comes_last(log: Log) -> None:
+    generation = log.generation()
+    log.say(generation, "He")
+    generation.accept(StepOutput("msg_1", (), "error", "It broke."))
+    log.drain(generation)
+    assert log.kinds == ["start", "stop", "error"]
+    assert log.events[-1]["error"] == {"type": "api_error", "message": "It broke."}
+    assert generation.outcome == "error"
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_another_worker_goes_on_after_any_token(log: Log, cut: int) -> None:
+    text, stops = "Hé 🙂 EN and EN!? over", ("ENOUGH", "!?#")
+    log.say(log.generation(stop_sequences=stops), text)
+    whole = log.text
+    first = Log(log.tokenizer, log.vocabulary)
+    dying = first.generation(stop_sequences=stops)
+    for token_id in log.ids(text)[:cut]:
+        dying.accept(StepOutput("msg_1", (token_id,)))
+        first.drain(dying)
+    heir = first.generation(attempt=2, stop_sequences=stops)
+    released = heir.released
+    for token_id in log.ids(text)[released:]:
+        heir.accept(StepOutput("msg_1", (token_id,)))
+        first.drain(heir)
+    heir.accept(StepOutput("msg_1", (), "end_of_text"))
+    first.drain(heir)
+    assert first.text.startswith(whole)
+    assert first.text == text
+    assert [int(entry_id.partition(b"-")[0]) for entry_id, _ in first.entries] == list(range(2, len(first.entries) + 2))
+    assert first.kinds == ["start", "stop", "message_delta", "message_stop"]
+    assert heir.settlement("w").output_tokens == len(log.ids(text))
+
+
+def test_a_log_that_has_its_end_is_only_settled(log: Log) -> None:
+    log.say(log.generation(), "Hey", finish="max_tokens")
+    heir = log.generation(attempt=2)
+    assert heir.outcome == "max_tokens"
+    assert heir.settlement("w").output_tokens == 3
+
+
+def test_progress_is_what_the_log_says() -> None:
+    assert progress_of([]) == Progress(last_id=0)
