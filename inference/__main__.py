@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import threading
 
 import redis
 
@@ -32,7 +33,8 @@ def main() -> int:
         logger.error("no model in %s: run `manage.py fetch_model`", folder)
         return 2
     engine = create_engine(settings)
-    worker = Worker(engine, _broker(settings), Vocabulary.load(folder), settings)
+    stopping = threading.Event()
+    worker = Worker(engine, _broker(settings, stopping), Vocabulary.load(folder), settings, stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
     logger.info("worker %s serves %s with the %s engine", worker.id, settings.model, settings.engine)
@@ -40,9 +42,15 @@ def main() -> int:
     return 0
 
 
-def _broker(settings: Settings) -> Broker:
+def _broker(settings: Settings, stopping: threading.Event) -> Broker:
     client = redis.Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5)
-    return Broker(client, model=settings.model, lease_s=settings.lease_s, log_ttl_s=settings.event_log_ttl_s)
+    return Broker(
+        client,
+        model=settings.model,
+        lease_s=settings.lease_s,
+        log_ttl_s=settings.event_log_ttl_s,
+        stopping=stopping,
+    )
 
 
 if __name__ == "__main__":

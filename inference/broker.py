@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import redis
 from redis.exceptions import NoScriptError
@@ -42,8 +43,18 @@ class Taken:
 class Broker:
     """Claims, appends, renewals and settlements of one worker on one model."""
 
-    def __init__(self, client: redis.Redis, *, model: str, lease_s: float, log_ttl_s: int) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        *,
+        model: str,
+        lease_s: float,
+        log_ttl_s: int,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """Wait for a Redis that is away, until `stopping` is set: then its error is raised."""
         self._redis = client
+        self._stopping = stopping or threading.Event()
         self._model = model
         self._lease_ms = int(lease_s * 1000)
         self._log_ttl_s = log_ttl_s
@@ -84,14 +95,7 @@ class Broker:
 
         Every script may run twice without harm, so a reply that was lost is asked for again.
         """
-        pause = 0.05
-        while True:
-            try:
-                return self._send(calls)
-            except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
-                logger.warning("redis is away (%s), trying again", error)
-                time.sleep(pause)
-                pause = min(pause * 2, 1.0)
+        return cast(list[Any], self._retry(lambda: self._send(calls)))
 
     def take(self, claim: Claim) -> Taken | None:
         """Take the pen of a claimed message's log, or return None when a later attempt has it."""
@@ -149,9 +153,12 @@ class Broker:
         return pipe.execute(raise_on_error=False)
 
     def _retry(self, ask: Callable[[], Any]) -> Any:
+        pause = 0.05
         while True:
             try:
                 return ask()
-            except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
+            except (redis.ConnectionError, redis.TimeoutError) as error:  # a loading server is a ConnectionError, too
+                if self._stopping.wait(pause):
+                    raise
                 logger.warning("redis is away (%s), trying again", error)
-                time.sleep(0.5)
+                pause = min(pause * 2, 1.0)

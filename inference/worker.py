@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from dataclasses import asdict
 from typing import Any
+
+import redis
 
 from inference.broker import FENCED, Broker, Call
 from inference.detokenizer import Vocabulary
@@ -26,27 +29,38 @@ IDLE_WAIT_S = 0.5
 class Worker:
     """Serve one model with one engine, many messages at a time, from one thread."""
 
-    def __init__(self, engine: Engine, broker: Broker, vocabulary: Vocabulary, settings: Settings) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        broker: Broker,
+        vocabulary: Vocabulary,
+        settings: Settings,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """Serve until `stopping` is set; the broker has the same event."""
         self.id = f"{socket.gethostname()}-{os.getpid()}"
         self._engine, self._broker, self._vocabulary, self._settings = engine, broker, vocabulary, settings
         self._running: dict[str, Generation] = {}
-        self._stopping = False
+        self._stopping = stopping or threading.Event()
         self._started_at = time.time()
         self._beat_due = self._renew_due = 0.0
 
     def stop(self) -> None:
         """Ask the loop to end: running messages go back to the queue, for another worker to continue."""
-        self._stopping = True
+        self._stopping.set()
 
     def run(self) -> None:
         """Serve until stopped."""
         try:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 self.turn()
-                if not self._running and not self._stopping:
+                if not self._running:
                     self._broker.wait_for_work(IDLE_WAIT_S)
-        finally:
             self._hand_over()
+        except redis.RedisError as error:
+            if not self._stopping.is_set():
+                raise
+            logger.warning("stopped while redis is away (%s): leases will lapse", error)
 
     def turn(self) -> None:
         """Compute one step and exchange its results with Redis in one round trip."""
@@ -68,7 +82,7 @@ class Worker:
         renewing = self._renewal()
         calls += renewing
         room = self._engine.max_batch - len(self._running) + len(ended)
-        claiming = [self._broker.claim(room)] if room > 0 and not self._stopping else []
+        claiming = [self._broker.claim(room)] if room > 0 and not self._stopping.is_set() else []
         replies = self._broker.exchange(calls + claiming) if calls or claiming else []
         for generation in ended:
             del self._running[generation.request.id]

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from inference.protocol import keys
 from streaming.eventlog import Chunk
+from streaming.tasks import end
 
 logger = logging.getLogger(__name__)
 
@@ -110,8 +111,7 @@ class Announcements:
     async def close(self) -> None:
         """Stop listening."""
         if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end([self._task])
 
     async def add(self, channel: str, subscription: Subscription) -> None:
         """Hear a channel for a subscription; return once Redis has confirmed it."""

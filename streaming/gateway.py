@@ -17,6 +17,7 @@ from streaming.auth import Authenticator
 from streaming.catalog import Catalog
 from streaming.drain import Drain
 from streaming.eventlog import EventLog
+from streaming.tasks import end
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,7 @@ class Gateway:
         lasting = {task for task in self._tasks if task.get_name() == "catalog"}
         if short := self._tasks - lasting:
             await asyncio.wait(short, timeout=2)
-        for task in set(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(set(self._tasks))
         await self.announcements.close()
         await self._redis.aclose()
 

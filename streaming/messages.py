@@ -14,6 +14,7 @@ from streaming.intake import Accepted, accept, enqueue, tokenize
 from streaming.reader import LogReader
 from streaming.relay import SSE_HEADERS, relay, write
 from streaming.surfaces.anthropic import assemble, conversation, parse_count, parse_messages
+from streaming.tasks import end
 from streaming.timing import Stopwatch
 
 
@@ -100,9 +101,7 @@ async def _while_connected(call: Call, work: Coroutine[Any, Any, None]) -> bool:
             raise ClientGone
         return False
     finally:
-        for task in (working, gone, stopping):
-            task.cancel()
-        await asyncio.gather(working, gone, stopping, return_exceptions=True)
+        await end((working, gone, stopping))
 
 
 def _leave(call: Call, accepted: Accepted, reader: LogReader, watch: Stopwatch, *, streamed: bool) -> None:

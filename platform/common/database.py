@@ -13,7 +13,7 @@ def migrate_when_empty() -> None:
     """Run the migrations on a SQLite database that has no tables yet; safe for several processes at once."""
     if connection.vendor != "sqlite":
         return  # whoever runs a database server decides when it is migrated
-    settings.SLUICE.home_path.mkdir(parents=True, exist_ok=True)
+    settings.SLUICE.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(settings.SLUICE.home_path / "migrate.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not connection.introspection.table_names():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 def read_or_create(path: Path) -> str:
     """Return the secret in `path`, making one (50 random bytes) first where there is none; safe for two at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     if not path.exists():
         draft.touch(mode=0o600)

@@ -42,7 +42,8 @@ def write(url: str, value: str) -> None:
 
 def read(url: str) -> bytes | None:
     with redis.Redis.from_url(url) as client:
-        return client.get("key")
+        value: bytes | None = client.get("key")
+        return value
 
 
 def mode(path: Path) -> int:

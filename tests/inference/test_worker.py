@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -176,6 +177,18 @@ def test_a_worker_that_stops_hands_its_messages_over(bench: Bench) -> None:
     bench.worker.run()
     assert bench.store.zscore(keys.ready(MODEL), "msg_1") == 0
     assert not bench.store.hlen(keys.WORKERS)
+
+
+def test_a_worker_can_be_stopped_while_redis_is_away(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    stopping = threading.Event()
+    nowhere = redis.Redis.from_url(f"unix://{tmp_path}/no.sock")
+    broker = Broker(nowhere, model=MODEL, lease_s=10, log_ttl_s=60, stopping=stopping)
+    worker = Worker(ScriptedEngine(), broker, vocabulary, SETTINGS, stopping)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    worker.stop()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 def test_it_survives_a_redis_that_forgot_the_scripts(bench: Bench) -> None:

@@ -5,6 +5,18 @@ torch, who computes what and where it is kept. `runner` computes it: `batch` lay
 writes the `cache`, `sampling` draws. `loading` and `selftest` refuse a model that would be served wrongly.
 """
 
-from inference.engines.transformers.engine import TransformersEngine
+from __future__ import annotations
 
-__all__ = ["TransformersEngine"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inference.engines.transformers.engine import TransformersEngine as TransformersEngine
+
+
+def __getattr__(name: str) -> Any:
+    """Load the engine when it is asked for, so that the policy beside it can be had without torch."""
+    if name != "TransformersEngine":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from inference.engines.transformers.engine import TransformersEngine
+
+    return TransformersEngine

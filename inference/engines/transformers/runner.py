@@ -10,12 +10,14 @@ from transformers import PreTrainedModel
 from inference.engines.transformers.batch import BatchBuilder
 from inference.engines.transformers.cache import CacheShape, KVCache
 from inference.engines.transformers.device import free_memory
+from inference.engines.transformers.loading import ModelError
 from inference.engines.transformers.sampling import Draw, Sampler
 from inference.engines.transformers.sequence import Chunk, Sequence
 
 logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 16
+LEAST_CACHE = 256  # tokens; the least that SLUICE_KV_CACHE_TOKENS takes
 CACHE_SHARE = 0.8  # of the memory that the weights leave; the rest is for the steps
 
 
@@ -59,6 +61,8 @@ def fitting_blocks(wanted_tokens: int, shape: CacheShape, model: PreTrainedModel
     if free is None:
         return wanted
     fitting = int(free * CACHE_SHARE) // (shape.bytes_per_token(model.dtype) * BLOCK_SIZE)
+    if fitting * BLOCK_SIZE < LEAST_CACHE:
+        raise ModelError(f"{type(model).__name__} leaves no memory for a KV cache: {free >> 20} MiB are free.")
     if fitting < wanted:
         logger.warning("The KV cache gets %d tokens, not %d: memory is short.", fitting * BLOCK_SIZE, wanted_tokens)
     return min(wanted, fitting)

@@ -57,11 +57,7 @@ class Sampler:
         if limited:
             rows = torch.tensor(limited, device=weights.device)
             weights[rows] = limit(weights[rows], [draws[row].sampling for row in limited])
-        if weights.device.type != "cpu":
-            return weights.div_(self._exponentials(draws)).argmax(dim=-1)
-        # Row by row the numbers stay in the processor's cache, which is four times as fast.
-        winners = [w.div_(self._exponentials([draw])[0]).argmax() for w, draw in zip(weights, draws, strict=True)]
-        return torch.stack(winners)
+        return weights.div_(self._exponentials(draws)).argmax(dim=-1)
 
     def _exponentials(self, draws: list[Draw]) -> Tensor:
         """Return exponential draws [rows, vocab], made by a hash of token, seed and position."""

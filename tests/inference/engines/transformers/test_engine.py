@@ -186,6 +186,17 @@ def test_a_failed_step_fails_only_who_was_in_it(
     assert answers.finish == {"b": "max_tokens"}
 
 
+def test_a_lost_device_is_left_to_the_worker(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(chunks: list[Chunk]) -> list[tuple[Sequence, int | None]]:
+        raise torch.AcceleratorError("device-side assert")
+
+    engine.submit(request("a"))
+    monkeypatch.setattr(engine._runner, "run", fail)
+
+    with pytest.raises(torch.AcceleratorError):
+        engine.step()
+
+
 def test_a_sequence_without_numbers_ends_alone(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     compute = engine._runner.run
 

@@ -117,3 +117,10 @@ def test_it_makes_a_smaller_cache_where_memory_is_short(models: Path, monkeypatc
     monkeypatch.setattr(runner_module, "free_memory", lambda device: 100 * 16 * bytes_per_token)
 
     assert load(models, kv_cache_tokens=10_000).stats().kv_tokens_total == 80 * 16
+
+
+def test_it_refuses_a_model_that_leaves_no_memory(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "free_memory", lambda device: 1000)
+
+    with pytest.raises(ModelError, match="no memory"):
+        load(models)

@@ -12,6 +12,7 @@ from torch import Tensor
 from inference.engines.transformers.sampling import NUCLEUS_GUESS, Draw, Sampler, limit
 from inference.protocol.requests import Sampling
 
+COUNT = 5000
 CPU = torch.device("cpu")
 
 
@@ -19,7 +20,7 @@ def sampler_of(vocab_size: int) -> Sampler:
     return Sampler(vocab_size, CPU)
 
 
-def frequencies(logits: Tensor, sampling: Sampling, count: int = 20000) -> Tensor:
+def frequencies(logits: Tensor, sampling: Sampling, count: int = COUNT) -> Tensor:
     """Draw at many positions from the same logits [vocab]; return how often each token came, [vocab]."""
     sampler = sampler_of(len(logits))
     tokens = sampler.sample(logits.expand(count, -1), [Draw(sampling, position) for position in range(count)])
@@ -27,7 +28,7 @@ def frequencies(logits: Tensor, sampling: Sampling, count: int = 20000) -> Tenso
     return torch.tensor([counts[token] / count for token in range(len(logits))])
 
 
-def chi_square(found: Tensor, expected: Tensor, count: int = 20000) -> float:
+def chi_square(found: Tensor, expected: Tensor, count: int = COUNT) -> float:
     return (count * (found - expected) ** 2 / expected).sum().item()
 
 
@@ -49,20 +50,20 @@ def test_it_draws_from_the_distribution(temperature: float) -> None:
 
 def test_it_draws_from_the_distribution_over_seeds() -> None:
     logits = torch.linspace(-2, 2, 11)
-    tokens = sampler_of(11).sample(logits.expand(20000, -1), [Draw(Sampling(seed=seed), 3) for seed in range(20000)])
+    tokens = sampler_of(11).sample(logits.expand(COUNT, -1), [Draw(Sampling(seed=seed), 3) for seed in range(COUNT)])
 
     counts = Counter(tokens)
-    found = torch.tensor([counts[token] / 20000 for token in range(11)])
+    found = torch.tensor([counts[token] / COUNT for token in range(11)])
 
     assert chi_square(found, logits.softmax(-1)) < 29.6
 
 
 def test_draws_at_neighbouring_positions_are_independent() -> None:
     logits = torch.zeros(4)
-    tokens = sampler_of(4).sample(logits.expand(20001, -1), [Draw(Sampling(), at) for at in range(20001)])
+    tokens = sampler_of(4).sample(logits.expand(COUNT + 1, -1), [Draw(Sampling(), at) for at in range(COUNT + 1)])
 
     pairs = Counter(pairwise(tokens))
-    found = torch.tensor([count / 20000 for count in pairs.values()])
+    found = torch.tensor([count / COUNT for count in pairs.values()])
 
     assert len(pairs) == 16
     assert chi_square(found, torch.full((16,), 1 / 16)) < 37.7  # 15 degrees of freedom

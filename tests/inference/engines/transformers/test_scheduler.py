@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -139,3 +142,9 @@ def test_everyone_ends(sizes: list[tuple[int, int]], num_blocks: int, max_batch:
     assert not scheduler.running
     assert not scheduler.waiting
     assert scheduler.pool.num_used == 0
+
+
+def test_it_needs_no_torch() -> None:
+    code = "import sys, inference.engines.transformers.scheduler; sys.exit('torch' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", code], check=True)
