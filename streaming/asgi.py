@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from common.errors import ApiError, RequestTooLarge
+from common.errors import RequestTooLarge
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -60,10 +60,3 @@ async def send_bytes(send: Send, body: bytes, content_type: bytes, *, status: in
     head = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-async def send_error(send: Send, error: ApiError, request_id: str) -> None:
-    """Send an error in Anthropic's form."""
-    headers = [(b"request-id", request_id.encode())]
-    headers += [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    await send_json(send, error.body(request_id), status=error.status, headers=headers)

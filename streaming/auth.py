@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 from asgiref.sync import sync_to_async
 
-from accounts.keys import Caller, digest, find_caller, prefix_of
+from accounts.keys import Caller, digest, find_caller, find_caller_by_id, prefix_of
 from common.errors import AuthenticationFailed, PermissionDenied
 from streaming.asgi import Scope, header
 
@@ -39,14 +40,25 @@ class Authenticator:
             raise PermissionDenied(f"This key lacks the scope {needs}.")
         return caller
 
+    async def by_id(self, key: str, *, needs: str) -> Caller:
+        """Return the caller that a key's id stands for; raise as `authenticate` does."""
+        caller = await self._cached(key, lambda: find_caller_by_id(key))
+        if caller is None:
+            raise AuthenticationFailed("The API key of this stream was revoked.")
+        if needs not in caller.scopes:
+            raise PermissionDenied(f"This key lacks the scope {needs}.")
+        return caller
+
     async def _find(self, plain: str) -> Caller | None:
         if prefix_of(plain) is None:
             return None
-        name = digest(plain)
+        return await self._cached(digest(plain), lambda: find_caller(plain))
+
+    async def _cached(self, name: str, find: Callable[[], Caller | None]) -> Caller | None:
         now = time.monotonic()
         if name in self._known and now - self._known[name][0] < FRESH_S:
             return self._known[name][1]
-        caller = await sync_to_async(find_caller, thread_sensitive=False)(plain)
+        caller = await sync_to_async(find, thread_sensitive=False)()
         if caller is None:
             self._known.pop(name, None)
             return None

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from common.errors import ApiError, MethodNotAllowed, Unavailable
 from common.ids import new_id
-from streaming.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_error
+from streaming.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_json
 from streaming.gateway import Gateway
 
 logger = logging.getLogger(__name__)
@@ -38,13 +39,15 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[None]]
+ErrorBody = Callable[[ApiError, str], dict[str, Any]]
 
 
 class Endpoint:
-    """An ASGI application for one path: a handler for each method."""
+    """An ASGI application for one path: a handler for each method, and a form for its errors."""
 
-    def __init__(self, gateway: Gateway, **handlers: Handler) -> None:
+    def __init__(self, gateway: Gateway, *, error_body: ErrorBody = ApiError.body, **handlers: Handler) -> None:
         self._gateway = gateway
+        self._error_body = error_body
         self._handlers = handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,4 +87,5 @@ class Endpoint:
     async def _fail(self, call: Call, error: ApiError, begun: bool) -> None:
         if begun:
             raise error  # too late for a status; whoever streams turns its errors into events itself
-        await send_error(call.send, error, call.request_id)
+        headers = [*call.headers, *((name.encode(), value.encode()) for name, value in error.headers.items())]
+        await send_json(call.send, self._error_body(error, call.request_id), status=error.status, headers=headers)

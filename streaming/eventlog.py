@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from accounts.keys import Caller
-from common.errors import Overloaded
+from common.errors import Gone, NotFound, Overloaded
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import PRIORITY_HEAD_START_S, CancelReason
@@ -19,6 +18,10 @@ from inference.protocol.progress import Entry, Progress, progress_of
 from inference.protocol.reports import Delivery
 from inference.protocol.requests import GenerationRequest
 from inference.protocol.settings import Settings
+
+KEEP_S = 10.0  # how often readers are confirmed
+TOMBSTONE_S = 24 * 3600
+ENDED = 2  # reply of a join
 
 _DELTA = b"event: content_block_delta\n"
 _ENDS = (b"event: message_stop\n", b"event: error\n")
@@ -40,14 +43,19 @@ class EventLog:
     def __init__(self, client: Redis, settings: Settings) -> None:
         self._redis, self._settings = client, settings
 
-    async def open(self, request: GenerationRequest, *, caller: Caller, retry_ms: int) -> Chunk:
-        """Open the log with message_start and queue the request; raise `Overloaded` when the queue is full."""
+    async def open(self, request: GenerationRequest, *, retry_ms: int, read: bool) -> Chunk:
+        """Open the log with message_start and queue the request; raise `Overloaded` when the queue is full.
+
+        `read` makes the caller its first reader, who has to `leave` later.
+        """
         start = MessageEvents().message_start(
             message_id=request.id, model=request.model, input_tokens=len(request.prompt_ids), retry_ms=retry_ms
         )
-        names = (keys.log(request.id), keys.meta(request.id))
-        owner = ("attempt", 0, "organization", caller.organization, "key", caller.key, "model", request.model)
-        await self._run(scripts.OPEN, names, (start, self._longest_life(), *owner))
+        names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))
+        life = self.longest_life_s
+        lease = self.lease_ms if read else 0
+        fields = ("key", request.key, "model", request.model)
+        await self._run(scripts.OPEN, names, (start, life, life + TOMBSTONE_S, request.organization, lease, *fields))
         if await self._enqueue(request) < 0:
             await self._redis.delete(*names)
             raise Overloaded("The queue is full. Try again shortly.", headers={"retry-after": "2"})
@@ -64,9 +72,51 @@ class EventLog:
         deltas = sum(_DELTA in frame for frame in frames)
         return Chunk(b"".join(frames), last_id, deltas, any(end in frames[-1] for end in _ENDS))
 
+    async def whole(self, message_id: str) -> bytes:
+        """Return all frames of a log."""
+        entries = cast(list[Entry], await self._redis.xrange(keys.log(message_id)))
+        return b"".join(fields[b"f"] for _, fields in entries)
+
     async def progress(self, message_id: str) -> Progress:
         """Return how far a message has come."""
         return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id))))
+
+    async def join(self, message_id: str, organization: str) -> bool:
+        """Become a reader of a message, who has to `leave` later; say whether it has ended.
+
+        Raise `NotFound` where it is not this organisation's, `Gone` where its log has expired.
+        """
+        names = (keys.meta(message_id), keys.owner(message_id))
+        found = int(await self._run(scripts.JOIN, names, (organization, self.lease_ms)))
+        if found < 0:
+            raise Gone(f"The stream of {message_id} has expired and cannot be resumed.")
+        if found == 0:
+            raise NotFound(f"There is no message {message_id}.")
+        return found == ENDED
+
+    async def check(self, message_id: str, organization: str) -> bool:
+        """Say whether a message has ended, without becoming its reader; raise as `join` does."""
+        found = await self._redis.hmget(keys.meta(message_id), ["organization", "ended"])
+        owner = found[0]
+        if owner is None and await self._redis.get(keys.owner(message_id)) == organization.encode():
+            raise Gone(f"The stream of {message_id} has expired and cannot be resumed.")
+        if owner != organization.encode():
+            raise NotFound(f"There is no message {message_id}.")
+        return found[1] is not None
+
+    async def keep(self, message_ids: Collection[str]) -> None:
+        """Say that messages still have readers here."""
+        for message_id in message_ids:
+            await self._run(scripts.KEEP, (keys.meta(message_id),), (self.lease_ms,))
+
+    async def leave(self, message_id: str, *, cancel: CancelReason | None) -> None:
+        """Stop being a reader; the last one's `cancel` ends the message, else it has the resume window."""
+        window_ms = int(self._settings.resume_window_s * 1000)
+        await self._run(scripts.LEAVE, (keys.meta(message_id),), (window_ms, cancel or ""))
+
+    async def length(self, message_id: str) -> int:
+        """Return how many events a log has."""
+        return int(await self._redis.xlen(keys.log(message_id)))
 
     async def cancel(self, message_id: str, reason: CancelReason) -> bool:
         """Ask the worker to end a message; say whether there is such a message."""
@@ -76,8 +126,14 @@ class EventLog:
         """Hand a delivery to the record keepers."""
         await self._redis.xadd(keys.DELIVERIES, {"r": delivery.encode()})
 
-    def _longest_life(self) -> int:
-        """Seconds after which even a log that nobody ever ends is gone."""
+    @property
+    def lease_ms(self) -> int:
+        """How long a message counts as read without news of its readers."""
+        return int((self._settings.resume_window_s + KEEP_S) * 1000)
+
+    @property
+    def longest_life_s(self) -> int:
+        """After how long even a log that nobody ever ends is gone."""
         s = self._settings
         return int(s.queue_timeout_s + s.request_timeout_s) + s.event_log_ttl_s
 

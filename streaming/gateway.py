@@ -17,6 +17,8 @@ from streaming.auth import Authenticator
 from streaming.catalog import Catalog
 from streaming.drain import Drain
 from streaming.eventlog import EventLog
+from streaming.idempotency import IdempotencyKeys
+from streaming.readers import Readers
 from streaming.tasks import end
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ class Gateway:
         self._redis: Redis = Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5)
         self.log = EventLog(self._redis, settings)
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
+        self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
+        self.idempotency_keys = IdempotencyKeys(self._redis)
         self.catalog = Catalog(self._redis, settings)
         self.drain = Drain(settings.drain_s)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -58,7 +62,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Let short work finish, then end background tasks and connections."""
-        lasting = {task for task in self._tasks if task.get_name() == "catalog"}
+        lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers")}
         if short := self._tasks - lasting:
             await asyncio.wait(short, timeout=2)
         await end(set(self._tasks))
@@ -69,6 +73,7 @@ class Gateway:
         await self.catalog.refresh()
         self.announcements.start()
         self.spawn(self.catalog.run(), "catalog")
+        self.spawn(self.readers.run(), "readers")
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -11,11 +11,12 @@ from streaming.endpoint import Call
 
 
 async def list_models(call: Call) -> None:
-    """List what is served now."""
+    """List what is served now, in a form that both Anthropic's and OpenAI's clients read."""
     await call.gateway.authenticator.authenticate(call.scope, needs="inference")
     rows = [_row(model) for model in call.gateway.catalog.models()]
     ends = {"first_id": rows[0]["id"] if rows else None, "last_id": rows[-1]["id"] if rows else None}
-    await send_json(call.send, {"data": rows, "has_more": False} | ends, headers=call.headers)
+    body = {"object": "list", "data": rows, "has_more": False} | ends
+    await send_json(call.send, body, headers=call.headers)
 
 
 async def show_model(call: Call) -> None:
@@ -26,6 +27,7 @@ async def show_model(call: Call) -> None:
 
 
 def _row(model: Model) -> dict[str, Any]:
-    created = datetime.fromtimestamp(model.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"type": "model", "id": model.name, "display_name": model.name, "created_at": created,
-            "max_input_tokens": model.context_length}  # fmt: skip
+    since = datetime.fromtimestamp(model.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    anthropic = {"type": "model", "display_name": model.name, "created_at": since}
+    openai = {"object": "model", "created": int(model.created), "owned_by": "sluice"}
+    return {"id": model.name, "max_input_tokens": model.context_length} | anthropic | openai

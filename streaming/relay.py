@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from inference.protocol.events import PING
+import time
+
 from streaming.asgi import Send
-from streaming.reader import LogReader
+from streaming.readers import Reading
+from streaming.surfaces.surface import Surface
 from streaming.timing import Stopwatch
 
 SSE_HEADERS = [
@@ -14,15 +16,18 @@ SSE_HEADERS = [
 ]
 
 
-async def relay(reader: LogReader, send: Send, watch: Stopwatch, *, heartbeat_s: float) -> None:
+async def relay(reading: Reading, send: Send, watch: Stopwatch, surface: Surface, *, heartbeat_s: float) -> None:
     """Send a message's events until its last; each write is one ASGI body and ends with a whole frame."""
+    reader = reading.reader
     while not reader.ended:
         chunk = await reader.next(heartbeat_s)
+        reading.blocked_since = time.monotonic()
         if chunk is None:
-            await write(send, PING)
-        else:
-            await write(send, chunk.frames)
-            watch.wrote(len(chunk.frames), chunk.deltas)
+            await write(send, surface.ping)
+        elif frames := surface.translate(chunk.frames):
+            await write(send, frames)
+            watch.wrote(len(frames), chunk.deltas)
+        reading.blocked_since = None
 
 
 async def write(send: Send, frames: bytes) -> None:

@@ -20,6 +20,16 @@ def meta(message_id: str) -> str:
     return f"sluice:{{{message_id}}}:meta"
 
 
+def owner(message_id: str) -> str:
+    """Tombstone of a message: its organisation, kept for a day longer than the log."""
+    return f"sluice:{{{message_id}}}:owner"
+
+
+def idempotency(key: str, digest: str) -> str:
+    """Claim of an idempotency key by an API key: digest of the body, `|`, message id."""
+    return f"sluice:{{idem:{key}}}:{digest}"
+
+
 def channel(message_id: str) -> str:
     """Channel on which a message's appended events are announced."""
     return f"sluice:{{{message_id}}}:events"

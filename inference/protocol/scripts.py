@@ -7,16 +7,62 @@ from __future__ import annotations
 
 _NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
-# KEYS log, meta  ARGV frame, ttl_s, field, value, …
-# Opens a message's log with its first event. A log that exists is left alone (returns 0).
-OPEN = """
+# KEYS log, meta, owner  ARGV frame, ttl_s, owner_ttl_s, organization, lease_ms, field, value, …
+# Opens a message's log with its first event. A log that exists is left alone (returns 0). With a lease above 0 the
+# opener is its first reader.
+OPEN = (
+    _NOW
+    + """
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+redis.call('HSET', KEYS[2], 'attempt', 0, 'organization', ARGV[4], unpack(ARGV, 6))
+if tonumber(ARGV[5]) > 0 then redis.call('HSET', KEYS[2], 'readers', 1, 'read_until', now + tonumber(ARGV[5])) end
 redis.call('XADD', KEYS[1], '1-0', 'f', ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
+redis.call('SET', KEYS[3], ARGV[4], 'EX', ARGV[3])
 return 1
 """
+)
+
+# KEYS meta, owner  ARGV organization, lease_ms
+# Adds a reader. Returns 1, 2 when the message has ended, 0 when it is not this organisation's, -1 when its log has
+# expired.
+JOIN = (
+    _NOW
+    + """
+local found = redis.call('HMGET', KEYS[1], 'organization', 'ended')
+if not found[1] then return redis.call('GET', KEYS[2]) == ARGV[1] and -1 or 0 end
+if found[1] ~= ARGV[1] then return 0 end
+redis.call('HINCRBY', KEYS[1], 'readers', 1)
+redis.call('HSET', KEYS[1], 'read_until', now + tonumber(ARGV[2]))
+return found[2] and 2 or 1
+"""
+)
+
+# KEYS meta  ARGV lease_ms
+# Says that a message still has readers here.
+KEEP = (
+    _NOW
+    + """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+redis.call('HSET', KEYS[1], 'read_until', now + tonumber(ARGV[1]))
+return 1
+"""
+)
+
+# KEYS meta  ARGV window_ms, reason
+# Removes a reader. When it was the last one, the message is cancelled for `reason`, or, where that is empty, has the
+# window to find another reader.
+LEAVE = (
+    _NOW
+    + """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if redis.call('HINCRBY', KEYS[1], 'readers', -1) > 0 then return 1 end
+if ARGV[2] ~= '' then redis.call('HSETNX', KEYS[1], 'cancel', ARGV[2])
+else redis.call('HSET', KEYS[1], 'read_until', now + tonumber(ARGV[1])) end
+return 0
+"""
+)
 
 # KEYS meta  ARGV attempt
 # Gives the log's pen to an attempt, for ever taking it from earlier ones.
@@ -34,8 +80,10 @@ return found[2] or ''
 # short cut: "first last deltas ended\n" and the frames. Returns -1 when fenced off, else the cancel reason or ''.
 # With no frames it only asks, so that a message which releases nothing this step still sees its cancel.
 APPEND = """
-local meta = redis.call('HMGET', KEYS[2], 'attempt', 'cancel')
+local meta = redis.call('HMGET', KEYS[2], 'attempt', 'cancel', 'read_until')
 if meta[1] ~= ARGV[1] then return -1 end
+local cancel = meta[2] or ''
+if cancel == '' and meta[3] and redis.call('TIME')[1] * 1000 > tonumber(meta[3]) then cancel = 'abandoned' end
 local id = tonumber(ARGV[3])
 local frames = {}
 for i = 7, #ARGV, 2 do
@@ -56,7 +104,7 @@ if ARGV[5] == '1' then
   redis.call('EXPIRE', KEYS[1], ARGV[6])
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
-return meta[2] or ''
+return cancel
 """
 
 # KEYS meta  ARGV reason

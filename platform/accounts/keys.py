@@ -63,5 +63,13 @@ def find_key(plain: str) -> ApiKey | None:
 
 def find_caller(plain: str) -> Caller | None:
     """Return who calls with `plain`, or None."""
-    key = find_key(plain)
+    return _caller(find_key(plain))
+
+
+def find_caller_by_id(key_id: str) -> Caller | None:
+    """Return the caller behind an active key's id, or None."""
+    return _caller(ApiKey.objects.filter(pk=key_id, revoked_at=None).first())
+
+
+def _caller(key: ApiKey | None) -> Caller | None:
     return Caller(key.id, key.organization_id, frozenset(key.scopes)) if key else None

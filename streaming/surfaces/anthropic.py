@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from common.errors import ApiError, InvalidRequest, Timeout
+from inference.protocol.events import PING
+from inference.protocol.requests import Sampling
+from streaming.surfaces.decoding import decode
+from streaming.wanted import Turn, Wanted, random_seed
 
-T = TypeVar("T")
 B = TypeVar("B", "MessagesBody", "CountBody")
 
 # Hints that cannot change what the answer means: taken, and nothing comes of them here.
@@ -29,7 +31,7 @@ class TextBlock(Struct, forbid_unknown_fields=True, tag_field="type", tag="text"
 Content = str | list[TextBlock]
 
 
-class Turn(Struct, forbid_unknown_fields=True):
+class MessageIn(Struct, forbid_unknown_fields=True):
     """One message of the conversation."""
 
     role: Literal["user", "assistant"]
@@ -46,7 +48,7 @@ class MessagesBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of POST /v1/messages and /v1/streams."""
 
     model: str
-    messages: Annotated[list[Turn], Meta(min_length=1)]
+    messages: Annotated[list[MessageIn], Meta(min_length=1)]
     max_tokens: Annotated[int, Meta(ge=1)]
     system: Content | UnsetType = UNSET
     stream: bool = False
@@ -64,7 +66,7 @@ class CountBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of POST /v1/messages/count_tokens."""
 
     model: str
-    messages: Annotated[list[Turn], Meta(min_length=1)]
+    messages: Annotated[list[MessageIn], Meta(min_length=1)]
     system: Content | UnsetType = UNSET
     thinking: ThinkingDisabled | None = None
     cache_control: Hint = None
@@ -78,17 +80,29 @@ _UNSUPPORTED = {"tools", "tool_choice", "thinking", "mcp_servers", "container", 
 
 def parse_messages(raw: bytes) -> MessagesBody:
     """Read the body of a message request; raise `InvalidRequest` naming the field."""
-    return _checked(_decode(_messages_decoder, raw))
+    return _checked(decode(_messages_decoder, raw, unsupported=_UNSUPPORTED))
 
 
 def parse_count(raw: bytes) -> CountBody:
     """Read the body of a count request; raise `InvalidRequest` naming the field."""
-    return _checked(_decode(_count_decoder, raw))
+    return _checked(decode(_count_decoder, raw, unsupported=_UNSUPPORTED))
 
 
-def conversation(body: MessagesBody | CountBody) -> list[dict[str, str]]:
+def wanted(body: MessagesBody) -> Wanted:
+    """Say what a body asks for."""
+    sampling = Sampling(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, seed=random_seed())
+    return Wanted(
+        model=body.model,
+        turns=conversation(body),
+        max_tokens=body.max_tokens,
+        stop_sequences=tuple(body.stop_sequences),
+        sampling=sampling,
+    )
+
+
+def conversation(body: MessagesBody | CountBody) -> list[Turn]:
     """Return the turns as a chat template takes them: system first, runs of one role joined."""
-    turns: list[dict[str, str]] = []
+    turns: list[Turn] = []
     if body.system is not UNSET and body.system:
         turns.append({"role": "system", "content": _text(body.system)})
     for turn in body.messages:
@@ -97,6 +111,18 @@ def conversation(body: MessagesBody | CountBody) -> list[dict[str, str]]:
         else:
             turns.append({"role": turn.role, "content": _text(turn.content)})
     return turns
+
+
+class TypedEvents:
+    """The log's own form: what is sent is what was written."""
+
+    ping = PING
+
+    def translate(self, frames: bytes) -> bytes:
+        return frames
+
+    def whole(self, frames: bytes) -> dict[str, Any]:
+        return assemble(frames)
 
 
 def assemble(frames: bytes) -> dict[str, Any]:
@@ -135,25 +161,3 @@ def _checked(body: B) -> B:
     if body.messages[-1].role != "user":
         raise InvalidRequest("messages: the last must be the user's; answers begun by the caller are not supported.")
     return body
-
-
-def _decode(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
-    try:
-        return decoder.decode(raw)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(explain(str(error))) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.") from None
-
-
-def explain(message: str) -> str:
-    """Turn msgspec's sentence around, so that it begins with the field."""
-    text, _, path = message.partition(" - at `$")
-    path = path.rstrip("`").lstrip(".")
-    if found := re.search(r"(unknown|missing required) field `(.+)`", text):
-        field = ".".join(part for part in (path, found[2]) if part)
-        if found[1] != "unknown":
-            return f"{field}: this field is required."
-        known = "not supported here" if found[2] in _UNSUPPORTED else "no such field"
-        return f"{field}: {known}."
-    return f"{path}: {text[0].lower()}{text[1:]}." if path else f"The body: {text[0].lower()}{text[1:]}."

@@ -1,0 +1,21 @@
+"""POST /v1/chat/completions: OpenAI's form of the same."""
+
+from __future__ import annotations
+
+from streaming.endpoint import Call
+from streaming.posting import serve
+from streaming.surfaces.openai import ChatChunks, parse_chat, wanted
+from streaming.timing import Stopwatch
+
+
+async def create_completion(call: Call) -> None:
+    """Answer with a stream of chunks, or with one completion."""
+    call.gateway.drain.refuse_new_work()
+    raw = await call.body()
+    watch = Stopwatch()
+    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+    watch.stage("auth")
+    body = parse_chat(raw)
+    include_usage = body.stream_options is not None and body.stream_options.include_usage
+    surface = ChatChunks(include_usage=include_usage)
+    await serve(call, caller, wanted(body), watch, raw=raw, streamed=bool(body.stream), surface=surface)

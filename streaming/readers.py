@@ -1,0 +1,77 @@
+"""The readers that this gateway serves: their messages are kept alive, and those that do not read are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from streaming.announcements import Subscription
+from streaming.eventlog import KEEP_S, EventLog
+from streaming.reader import LogReader
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+NO_PROGRESS_S = 30.0  # a client whose socket took nothing for so long is dropped
+REPLAY_STALL_S = 5.0  # one that reads a log may stall for so long with more than the buffer before it
+
+
+@dataclass(eq=False, slots=True)
+class Reading:
+    """One reader: `blocked_since` is when its socket ceased to take what we write, None while it does."""
+
+    message_id: str
+    subscription: Subscription
+    reader: LogReader
+    blocked_since: float | None = None
+    slow: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Readers:
+    """All readers of this process."""
+
+    def __init__(self, log: EventLog, *, buffer_events: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._buffer_events, self._clock = log, buffer_events, clock
+        self._all: set[Reading] = set()
+        self._keep_due = clock() + KEEP_S
+
+    def add(self, reading: Reading) -> None:
+        self._all.add(reading)
+
+    def remove(self, reading: Reading) -> None:
+        self._all.discard(reading)
+
+    @property
+    def count(self) -> int:
+        return len(self._all)
+
+    async def run(self) -> None:
+        """Look after the readers for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except (RedisError, OSError) as error:
+                logger.warning("readers: redis is away (%s)", error)
+
+    async def look(self) -> None:
+        """Mark slow readers; now and then tell that their messages are still read."""
+        now = self._clock()
+        for reading in list(self._all):
+            if reading.blocked_since is not None and await self._is_slow(reading, now - reading.blocked_since):
+                reading.slow.set()
+        if now >= self._keep_due:
+            self._keep_due = now + KEEP_S
+            await self._log.keep({reading.message_id for reading in self._all})
+
+    async def _is_slow(self, reading: Reading, blocked_s: float) -> bool:
+        if blocked_s > NO_PROGRESS_S or reading.subscription.missed:
+            return True
+        if blocked_s < REPLAY_STALL_S:
+            return False
+        return await self._log.length(reading.message_id) - reading.reader.cursor > self._buffer_events

@@ -1,0 +1,121 @@
+"""One client at one message: reading it, and the race of all that can end that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from common.errors import Unavailable
+from inference.protocol.outcomes import CancelReason
+from streaming.asgi import ClientGone, Headers, wait_for_disconnect
+from streaming.endpoint import Call
+from streaming.eventlog import Chunk
+from streaming.reader import LogReader
+from streaming.readers import Reading
+from streaming.relay import SSE_HEADERS, relay, write
+from streaming.surfaces.surface import Surface
+from streaming.tasks import end
+from streaming.timing import Stopwatch
+
+Ending = Literal["done", "stopping", "slow"]
+Opening = Callable[[], Awaitable[Chunk]]
+Farewell = Callable[[], Awaitable[bytes]]
+
+
+@asynccontextmanager
+async def reading(
+    call: Call, message_id: str, opening: Opening, watch: Stopwatch, *, cancel: CancelReason | None
+) -> AsyncIterator[tuple[Reading, Chunk]]:
+    """Read a message, having heard of it before `opening` makes it or joins it.
+
+    `opening` returns where to begin: what is sent first, and up to where. When the reader leaves before the end, and
+    is the last one, the message is ended with `cancel`, or, where that is None, has the resume window.
+    """
+    gateway = call.gateway
+    limit = gateway.settings.stream_buffer_events
+    async with gateway.announcements.subscribe(message_id, limit=limit) as heard:
+        first = await opening()
+        watch.stage("enqueue")
+        reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id, behind=cancel is None)
+        mine = Reading(message_id, heard, reader)
+        gateway.readers.add(mine)
+        try:
+            yield mine, first
+        finally:
+            gateway.readers.remove(mine)
+            if not reader.ended:
+                reason = None if mine.slow.is_set() else cancel
+                gateway.spawn(gateway.log.leave(message_id, cancel=reason), "leave")
+
+
+async def stream(
+    call: Call,
+    mine: Reading,
+    first: Chunk,
+    watch: Stopwatch,
+    *,
+    surface: Surface,
+    farewell: Farewell,
+    headers: Headers = (),
+) -> None:
+    """Send a message's events as they come, to the end of the message, or to this server's with a farewell."""
+    head = [*SSE_HEADERS, *call.headers, *headers]
+    await call.send({"type": "http.response.start", "status": 200, "headers": head})
+    if frames := surface.translate(first.frames):
+        await write(call.send, frames)
+        watch.wrote(len(frames), 0)
+    work = relay(mine, call.send, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
+    ending = await race(call, mine, work)
+    if ending == "slow":
+        drop(call)
+    if ending == "stopping":
+        await write(call.send, surface.translate(await farewell()))
+    await call.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def collect(call: Call, mine: Reading, first: Chunk, watch: Stopwatch) -> bytes:
+    """Return all of a message's events, once it has ended."""
+    frames = [first.frames]
+
+    async def gather() -> None:
+        while not mine.reader.ended:
+            chunk = await mine.reader.next(call.gateway.settings.heartbeat_s)
+            if chunk is not None:
+                frames.append(chunk.frames)
+                watch.wrote(len(chunk.frames), chunk.deltas)
+
+    if await race(call, mine, gather()) == "stopping":
+        raise Unavailable("This server is stopping.", headers={"retry-after": "2", "connection": "close"})
+    return b"".join(frames)
+
+
+async def race(call: Call, mine: Reading, work: Coroutine[Any, Any, None]) -> Ending:
+    """Do the work, until it is done, this server stops, or its client turns out to be slow.
+
+    Raise `ClientGone` when the client leaves first. Whatever comes first stops the rest.
+    """
+    working = asyncio.create_task(work)
+    gone = asyncio.create_task(wait_for_disconnect(call.receive))
+    stopping = asyncio.create_task(call.gateway.drain.over.wait())
+    slow = asyncio.create_task(mine.slow.wait())
+    tasks = (working, gone, stopping, slow)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return "done"
+        if gone.done():
+            raise ClientGone
+        return "slow" if slow.done() else "stopping"
+    finally:
+        await end(tasks)
+
+
+def drop(call: Call) -> None:
+    """Cut a slow client off; it can resume from the log."""
+    cut = call.scope.get("extensions", {}).get("sluice.drop")
+    if cut is not None:  # only our own server has it; elsewhere leaving without an end does the same
+        cut()
+    raise ClientGone

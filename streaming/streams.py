@@ -1,0 +1,117 @@
+"""/v1/streams: messages detached from the request that made them, and reading any message again."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import parse_qs
+
+from accounts.keys import Caller
+from inference.protocol.events import frame
+from streaming.asgi import header, send_bytes, send_json
+from streaming.auth import key_of
+from streaming.endpoint import Call
+from streaming.eventlog import Chunk
+from streaming.intake import accept, enter
+from streaming.session import reading, stream
+from streaming.surfaces.anthropic import TypedEvents, assemble, parse_messages, wanted
+from streaming.timing import Stopwatch
+from streaming.tokens import sign, verify
+
+SHUTDOWN = frame("server_shutdown", {})
+
+
+async def create_stream(call: Call) -> None:
+    """Answer POST /v1/streams: queue the message and say where to read it."""
+    call.gateway.drain.refuse_new_work()
+    raw = await call.body()
+    watch = Stopwatch()
+    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+    given = header(call.scope, b"idempotency-key")
+    accepted = await accept(call, wanted(parse_messages(raw)), caller, watch, raw=raw, idempotency_key=given)
+    await enter(call, accepted, read=False)
+    expires_at = int(time.time()) + call.gateway.log.longest_life_s
+    path = f"/v1/streams/{accepted.id}"
+    body = {
+        "id": accepted.id,
+        "stream_url": f"{path}?token={sign(accepted.id, caller.key, expires_at)}",
+        "message_url": f"{path}/message",
+        "expires_at": expires_at,
+    }
+    await send_json(call.send, body, status=202, headers=[*call.headers, *accepted.headers])
+
+
+async def read_stream(call: Call) -> None:
+    """Answer GET /v1/streams/{id}: the events after `Last-Event-ID`, or all of them."""
+    message_id = _message_id(call)
+    caller = await _reader(call, message_id)
+    watch = Stopwatch()
+    begin = Chunk(b"", 0, 0, False)
+
+    async def opening() -> Chunk:
+        nonlocal begin
+        ended = await call.gateway.log.join(message_id, caller.organization)
+        begin = await _cursor(call, message_id, ended)
+        return begin
+
+    async def parting() -> bytes:
+        return SHUTDOWN
+
+    with call.gateway.drain:
+        async with reading(call, message_id, opening, watch, cancel=None) as (mine, first):
+            if begin.ended:
+                mine.reader.ended = True
+                await send_bytes(call.send, b"", b"text/plain", status=204, headers=call.headers)
+            else:
+                await stream(call, mine, first, watch, surface=TypedEvents(), farewell=parting)
+
+
+async def cancel_stream(call: Call) -> None:
+    """Answer DELETE /v1/streams/{id}: ask the worker to end the message. Asking again changes nothing."""
+    message_id = _message_id(call)
+    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+    if not await call.gateway.log.check(message_id, caller.organization):
+        await call.gateway.log.cancel(message_id, "cancelled")
+    await send_json(call.send, {"id": message_id, "status": "cancelled"}, headers=call.headers)
+
+
+async def read_message(call: Call) -> None:
+    """Answer GET /v1/streams/{id}/message: the finished message, or 202 while it runs."""
+    message_id = _message_id(call)
+    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+    if not await call.gateway.log.check(message_id, caller.organization):
+        headers = [*call.headers, (b"retry-after", b"1")]
+        await send_json(call.send, {"id": message_id, "status": "running"}, status=202, headers=headers)
+        return
+    frames = await call.gateway.log.whole(message_id)
+    await send_json(call.send, assemble(frames), headers=call.headers)
+
+
+def _message_id(call: Call) -> str:
+    return str(call.scope["url_route"]["kwargs"]["message_id"])
+
+
+async def _reader(call: Call, message_id: str) -> Caller:
+    """Return who reads: by key, or by the token that this stream's URL carries."""
+    token = _query(call, "token")
+    if token and not key_of(call.scope):
+        return await call.gateway.authenticator.by_id(verify(token, message_id), needs="inference")
+    return await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+
+
+async def _cursor(call: Call, message_id: str, ended: bool) -> Chunk:
+    """Return where to begin. The header beats the query, since EventSource keeps its URL.
+
+    What is no id of this log replays all: message_start resets the client. `ended` on the result says that there is
+    nothing more to come, ever.
+    """
+    given = header(call.scope, b"last-event-id") or _query(call, "last_event_id")
+    position = int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else 0
+    length = await call.gateway.log.length(message_id)
+    if position >= length and ended:
+        return Chunk(b"", position, 0, True)
+    return Chunk(b"", position if position <= length else 0, 0, False)
+
+
+def _query(call: Call, name: str) -> str:
+    values = parse_qs(call.scope["query_string"].decode("latin-1")).get(name)
+    return values[-1] if values else ""
