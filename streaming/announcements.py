@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0  # how long a new reader waits for Redis to come back
 READ_SIZE = 1 << 16
+PING_S = 10.0
 _IDLE_CHANNEL = "sluice:idle"  # keeps the connection subscribed while no stream is open
 
 
@@ -96,6 +98,7 @@ class Announcements:
         self._pool: Any = client.connection_pool
         self._connection: Any = None
         self._up = asyncio.Event()
+        self._heard_at = 0.0
         self._readers: dict[bytes, list[Subscription]] = {}
         self._confirmed: dict[bytes, asyncio.Event] = {}
         self._task: asyncio.Task[None] | None = None
@@ -150,8 +153,8 @@ class Announcements:
         while True:
             try:
                 await self._listen()
-            except (RedisError, OSError) as error:
-                logger.warning("announcements: redis is away (%s)", error)
+            except Exception as error:  # whatever it was, without this connection nothing is heard
+                logger.warning("announcements: connection lost (%r)", error)
             finally:
                 await self._disconnect()
             await asyncio.sleep(pause)
@@ -161,17 +164,43 @@ class Announcements:
         """Connect, subscribe again to all there is, and deliver until the connection is lost."""
         self._connection = self._pool.make_connection()
         await self._connection.connect()
+        stream, replies = self._connection._reader, hiredis.Reader()
         # Readers that wait for a first confirmation are confirmed by this; the others may have missed something.
         for name in self._readers:
             self._confirmed.setdefault(name, asyncio.Event())
         await self._send("SUBSCRIBE", _IDLE_CHANNEL, *self._confirmed)
         self._up.set()
-        replies = hiredis.Reader()
-        while data := await self._connection._reader.read(READ_SIZE):
-            replies.feed(data)
-            while (reply := replies.gets()) is not False:
-                self._deliver(*reply)
-        raise RedisConnectionError("the connection was closed")
+        pinger = asyncio.create_task(self._ping())
+        try:
+            while data := await stream.read(READ_SIZE):
+                self._heard_at = time.monotonic()
+                replies.feed(data)
+                while (reply := replies.gets()) is not False:
+                    if isinstance(reply, Exception):
+                        raise reply
+                    self._deliver(*reply)
+        finally:
+            await end([pinger])
+        raise RedisConnectionError("closed by the server")
+
+    async def _ping(self) -> None:
+        """Notice a connection that is dead without saying so."""
+        self._heard_at = time.monotonic()
+        while True:
+            await asyncio.sleep(PING_S)
+            if time.monotonic() - self._heard_at > 2.5 * PING_S:
+                await self._disconnect()
+                return
+            await self._send("PING")
+
+    async def wait_up(self) -> None:
+        """Wait until we hear of events."""
+        await self._up.wait()
+
+    @property
+    def up(self) -> bool:
+        """Whether we hear of events now."""
+        return self._up.is_set()
 
     async def _disconnect(self) -> None:
         self._up.clear()
@@ -181,7 +210,7 @@ class Announcements:
     async def _send(self, *command: str | bytes) -> None:
         await self._connection.send_packed_command(self._connection.pack_command(*command), check_health=False)
 
-    def _deliver(self, kind: bytes, channel: bytes, data: bytes | int) -> None:
+    def _deliver(self, kind: bytes, channel: bytes, data: bytes | int = 0) -> None:
         if kind == b"message":
             assert isinstance(data, bytes)
             for subscription in self._readers.get(channel, ()):

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 FRESH_S = 5.0  # a worker silent for longer is not counted as ready
 REMEMBER_S = 120.0  # a model whose workers are gone is queued for so long: they may be restarting
+RETRY_S = 30.0
 DEFAULT = "default"
 
 
@@ -40,14 +41,15 @@ class Catalog:
     def __init__(self, client: Redis, settings: Settings) -> None:
         self._redis, self._folder = client, settings.models_path
         self._models: dict[str, Model] = {}
-        self._templates: dict[str, PromptTemplate | None] = {}
+        self._templates: dict[str, PromptTemplate | float] = {}  # or when to try again
+        self._now = 0.0  # on Redis' clock, as the heartbeats are
         self.workers: dict[str, dict[str, Any]] = {}
         self.redis_ok = False
 
     @property
     def ready(self) -> bool:
         """Whether Redis answers and at least one worker serves."""
-        return self.redis_ok and any(time.time() - w["seen_at"] < FRESH_S for w in self.workers.values())
+        return self.redis_ok and any(self._now - w["seen_at"] < FRESH_S for w in self.workers.values())
 
     def models(self) -> list[Model]:
         """List the models, the one served for longest first."""
@@ -64,44 +66,45 @@ class Catalog:
             raise NotFound(f"model: {name} is not served here. GET /v1/models lists what is.")
         return self._models[name]
 
-    async def run(self) -> None:
-        """Refresh for ever."""
-        while True:
-            await asyncio.sleep(1.0)
-            await self.refresh()
-
     async def refresh(self) -> None:
         """Read the workers' heartbeats."""
         try:
-            rows = cast(dict[bytes, bytes], await self._redis.hgetall(keys.WORKERS))
-        except (RedisError, OSError) as error:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                pipe.time()
+                pipe.hgetall(keys.WORKERS)
+                (seconds, micros), rows = await pipe.execute()
+        except (RedisError, OSError):
             self.redis_ok = False
-            logger.warning("catalog: redis is away (%s)", error)
-            return
+            raise
         self.redis_ok = True
-        now = time.time()
+        self._now = seconds + micros / 1e6
         self.workers = {}
         for worker, raw in rows.items():
             about = json.loads(raw)
-            if now - about["seen_at"] < REMEMBER_S:
+            if self._now - about["seen_at"] < REMEMBER_S:
                 self.workers[worker.decode()] = about
             else:
                 await self._redis.hdel(keys.WORKERS, worker)
         await self._learn_models()
 
     async def _learn_models(self) -> None:
-        for about in sorted(self.workers.values(), key=lambda about: about["started_at"]):
-            name, length = about["model"], about["context_length"]
-            template = await self._template(name)
-            if template and (name not in self._models or self._models[name].context_length != length):
-                self._models[name] = Model(name, template, length, about["started_at"])
+        models: dict[str, Model] = {}
+        for about in sorted(self.workers.values(), key=lambda about: about["started_at"], reverse=True):
+            name = about["model"]
+            if template := await self._template(name):
+                models[name] = Model(name, template, about["context_length"], about["started_at"])
+        self._models = models
 
     async def _template(self, name: str) -> PromptTemplate | None:
-        """Return a model's template; None, and a line in the log once, where we cannot tokenise for it."""
-        if name not in self._templates:
+        """Return a model's template, None where we cannot tokenise for it: looked at again after a while."""
+        known = self._templates.get(name)
+        if isinstance(known, PromptTemplate):
+            return known
+        if known is None or time.monotonic() > known:
             try:
-                self._templates[name] = await asyncio.to_thread(PromptTemplate.load, self._folder / name)
+                self._templates[name] = loaded = await asyncio.to_thread(PromptTemplate.load, self._folder / name)
+                return loaded
             except TemplateError as error:
                 logger.error("a worker serves %s, but this gateway cannot: %s", name, error)
-                self._templates[name] = None
-        return self._templates[name]
+                self._templates[name] = time.monotonic() + RETRY_S
+        return None

@@ -10,12 +10,12 @@ from streaming.timing import Stopwatch
 
 async def create_completion(call: Call) -> None:
     """Answer with a stream of chunks, or with one completion."""
-    call.gateway.drain.refuse_new_work()
-    raw = await call.body()
-    watch = Stopwatch()
-    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
-    watch.stage("auth")
-    body = parse_chat(raw)
-    include_usage = body.stream_options is not None and body.stream_options.include_usage
-    surface = ChatChunks(include_usage=include_usage)
-    await serve(call, caller, wanted(body), watch, raw=raw, streamed=bool(body.stream), surface=surface)
+    with call.gateway.drain.new_work():
+        raw = await call.body()
+        watch = Stopwatch()
+        caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+        watch.stage("auth")
+        body = parse_chat(raw)
+        include_usage = body.stream_options is not None and body.stream_options.include_usage
+        surface = ChatChunks(include_usage=include_usage)
+        await serve(call, caller, wanted(body), watch, raw=raw, streamed=bool(body.stream), surface=surface)

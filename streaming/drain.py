@@ -1,12 +1,12 @@
-"""A graceful stop: new work is refused, open streams go on, those that are left are told farewell in time."""
+"""A graceful stop: new work is refused, open streams go on, those that are left are told in time."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from common.errors import Unavailable
-from inference.protocol.events import frame
-from inference.protocol.progress import Progress
 
 CLOSING_S = 1.0  # of the budget, for clients to close after the farewell
 
@@ -17,30 +17,30 @@ class Drain:
     def __init__(self, budget_s: float) -> None:
         self.begun = False
         self.over = asyncio.Event()
+        self.open = 0
         self._budget_s = budget_s
-        self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def __enter__(self) -> None:
-        """Count a stream as open."""
-        self._open += 1
-        self._idle.clear()
-
-    def __exit__(self, *_: object) -> None:
-        self._open -= 1
-        if not self._open:
-            self._idle.set()
-
-    @property
-    def open(self) -> int:
-        """How many streams are open."""
-        return self._open
-
-    def refuse_new_work(self) -> None:
-        """Raise `Unavailable` once the stop has begun."""
+    @contextmanager
+    def new_work(self) -> Iterator[None]:
+        """Count what would create work; raise `Unavailable` once the stop has begun."""
         if self.begun:
-            raise Unavailable("This server is stopping.", headers={"retry-after": "2", "connection": "close"})
+            raise stopping()
+        with self.old_work():
+            yield
+
+    @contextmanager
+    def old_work(self) -> Iterator[None]:
+        """Count a reader of what is there already: it is served during a stop, too."""
+        self.open += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self.open -= 1
+            if not self.open:
+                self._idle.set()
 
     async def run(self) -> None:
         """Stop: wait for open streams within the budget, say farewell, wait a moment for them to close."""
@@ -58,14 +58,6 @@ class Drain:
             pass
 
 
-def farewell(progress: Progress) -> bytes:
-    """Return the last frames of a stream that its gateway cannot serve to its end; none has an id.
-
-    A cut tool call stays open and an error follows, since clients take a closed one for a whole call.
-    """
-    if progress.open_block == "tool_use":
-        return frame("error", {"error": {"type": "api_error", "message": "The server is stopping."}})
-    usage = {"input_tokens": progress.input_tokens, "output_tokens": len(progress.token_ids)}
-    delta = {"stop_reason": "server_shutdown", "stop_sequence": None}
-    stop = frame("content_block_stop", {"index": progress.blocks - 1}) if progress.open_block else b""
-    return stop + frame("message_delta", {"delta": delta, "usage": usage}) + frame("message_stop", {})
+def stopping() -> Unavailable:
+    """Return the error of a request that comes, or is still unanswered, when this server stops."""
+    return Unavailable("This server is stopping.", headers={"retry-after": "2", "connection": "close"})

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from common.errors import ApiError, MethodNotAllowed, Unavailable
 from common.ids import new_id
@@ -32,6 +33,12 @@ class Call:
         """Return the request's body."""
         return await read_body(self.receive, self.gateway.settings.max_body_mb * 1_000_000)
 
+    def drop(self) -> None:
+        """Cut the connection, where the server has a way to; elsewhere the response just lacks its end."""
+        cut = self.scope.get("extensions", {}).get("sluice.drop")
+        if cut is not None:
+            cut()
+
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers of every response."""
@@ -43,10 +50,15 @@ ErrorBody = Callable[[ApiError, str], dict[str, Any]]
 
 
 class Endpoint:
-    """An ASGI application for one path: a handler for each method, and a form for its errors."""
+    """An ASGI application for one path: a handler for each method, and a form for its errors.
 
-    def __init__(self, gateway: Gateway, *, error_body: ErrorBody = ApiError.body, **handlers: Handler) -> None:
-        self._gateway = gateway
+    `starts` says that it needs the gateway's connections; /healthz does not.
+    """
+
+    def __init__(
+        self, gateway: Gateway, *, error_body: ErrorBody = ApiError.body, starts: bool = True, **handlers: Handler
+    ) -> None:
+        self._gateway, self._starts = gateway, starts
         self._error_body = error_body
         self._handlers = handlers
 
@@ -65,7 +77,7 @@ class Endpoint:
             pass  # there is nobody to tell
         except ApiError as error:
             await self._fail(call, error, begun)
-        except (RedisError, OSError) as error:
+        except (RedisConnectionError, RedisTimeoutError) as error:
             logger.error("%s: redis is away: %s", call.request_id, error)
             away = Unavailable("The event log cannot be reached. Try again shortly.", headers={"retry-after": "2"})
             await self._fail(call, away, begun)
@@ -81,11 +93,14 @@ class Endpoint:
         if handler is None:
             allowed = ", ".join(sorted(self._handlers))
             raise MethodNotAllowed(f"{method} is not served here, only {allowed}.", headers={"allow": allowed})
-        await self._gateway.started()
+        if self._starts:
+            await self._gateway.started()
         await handler(call)
 
     async def _fail(self, call: Call, error: ApiError, begun: bool) -> None:
-        if begun:
-            raise error  # too late for a status; whoever streams turns its errors into events itself
+        if begun:  # too late for a status; streams give their errors a typed end themselves
+            logger.error("%s: failed in mid-response: %s", call.request_id, error)
+            call.drop()
+            return
         headers = [*call.headers, *((name.encode(), value.encode()) for name, value in error.headers.items())]
         await send_json(call.send, self._error_body(error, call.request_id), status=error.status, headers=headers)

@@ -27,6 +27,10 @@ _DELTA = b"event: content_block_delta\n"
 _ENDS = (b"event: message_stop\n", b"event: error\n")
 
 
+class StreamLost(Exception):
+    """Raised when the log of a message that is being read has vanished: Redis lost it, or it expired."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A run of consecutive events: their frames, the last one's id, how many are deltas, and whether it is the end."""
@@ -77,9 +81,14 @@ class EventLog:
         entries = cast(list[Entry], await self._redis.xrange(keys.log(message_id)))
         return b"".join(fields[b"f"] for _, fields in entries)
 
-    async def progress(self, message_id: str) -> Progress:
-        """Return how far a message has come."""
-        return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id))))
+    async def progress(self, message_id: str, *, until: int) -> Progress:
+        """Return how far a message had come at an event."""
+        return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id), max=f"{until}-0")))
+
+    async def check_is_there(self, message_id: str) -> None:
+        """Raise `StreamLost` where a log that should be there is not."""
+        if not await self._redis.exists(keys.log(message_id)):
+            raise StreamLost(message_id)
 
     async def join(self, message_id: str, organization: str) -> bool:
         """Become a reader of a message, who has to `leave` later; say whether it has ended.

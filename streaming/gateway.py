@@ -9,7 +9,8 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.exceptions import RedisError
 
 from inference.protocol.settings import Settings
 from streaming.announcements import Announcements
@@ -18,10 +19,13 @@ from streaming.catalog import Catalog
 from streaming.drain import Drain
 from streaming.eventlog import EventLog
 from streaming.idempotency import IdempotencyKeys
-from streaming.readers import Readers
-from streaming.tasks import end
+from streaming.readers import LOOK_S, Readers
+from streaming.tasks import end, forever
 
 logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 32  # to Redis; commands are short
+START_S = 3.0  # what the first request waits at most for a look at the workers
 
 
 class Gateway:
@@ -31,7 +35,11 @@ class Gateway:
         self.settings = settings
         self.id = f"{socket.gethostname()}-{os.getpid()}"
         self.authenticator = Authenticator()
-        self._redis: Redis = Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5)
+        # A burst waits for a connection; it does not fail.
+        pool = BlockingConnectionPool.from_url(
+            settings.redis, max_connections=MAX_CONNECTIONS, timeout=10, socket_timeout=10, socket_connect_timeout=5
+        )
+        self._redis: Redis = Redis(connection_pool=pool)
         self.log = EventLog(self._redis, settings)
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
@@ -43,7 +51,7 @@ class Gateway:
 
     async def started(self) -> Gateway:
         """Return this gateway once it runs."""
-        if self._starting is None or (self._starting.done() and self._starting.exception()):
+        if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         await asyncio.shield(self._starting)
         return self
@@ -55,11 +63,6 @@ class Gateway:
         task.add_done_callback(self._finished)
         return task
 
-    async def stop(self) -> None:
-        """Drain, then close."""
-        await self.drain.run()
-        await self.close()
-
     async def close(self) -> None:
         """Let short work finish, then end background tasks and connections."""
         lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers")}
@@ -68,12 +71,18 @@ class Gateway:
         await end(set(self._tasks))
         await self.announcements.close()
         await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
 
     async def _start(self) -> None:
-        await self.catalog.refresh()
         self.announcements.start()
-        self.spawn(self.catalog.run(), "catalog")
-        self.spawn(self.readers.run(), "readers")
+        self.spawn(forever(self.catalog.refresh, every_s=1.0, name="catalog"), "catalog")
+        self.spawn(forever(self.readers.look, every_s=LOOK_S, name="readers"), "readers")
+        try:
+            async with asyncio.timeout(START_S):
+                await self.catalog.refresh()
+                await self.announcements.wait_up()
+        except (TimeoutError, RedisError, OSError):
+            logger.warning("redis does not answer yet; going on without")
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

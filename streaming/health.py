@@ -22,6 +22,6 @@ async def ready(call: Call) -> None:
 def _obstacle(gateway: Gateway) -> str:
     if gateway.drain.begun:
         return "draining"
-    if not gateway.catalog.redis_ok:
+    if not (gateway.catalog.redis_ok and gateway.announcements.up):
         return "redis does not answer"
     return "" if gateway.catalog.ready else "no worker is ready"

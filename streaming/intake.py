@@ -7,6 +7,8 @@ import random
 import time
 from dataclasses import dataclass
 
+from redis.exceptions import RedisError
+
 from accounts.keys import Caller
 from common.errors import ApiError, Gone, InvalidRequest, NotFound, Unavailable
 from common.ids import new_id
@@ -111,6 +113,9 @@ async def enter(call: Call, accepted: Accepted, *, read: bool) -> Chunk:
     except ApiError:
         if accepted.claim:
             await call.gateway.idempotency_keys.release(accepted.claim)
+        raise
+    except RedisError:  # it may be queued all the same, and nobody would read it
+        call.gateway.spawn(call.gateway.log.cancel(accepted.id, "abandoned"), "cancel")
         raise
 
 

@@ -12,13 +12,13 @@ from streaming.timing import Stopwatch
 
 async def create_message(call: Call) -> None:
     """Answer POST /v1/messages with a stream of typed events, or with one JSON."""
-    call.gateway.drain.refuse_new_work()
-    raw = await call.body()
-    watch = Stopwatch()
-    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
-    watch.stage("auth")
-    body = parse_messages(raw)
-    await serve(call, caller, wanted(body), watch, raw=raw, streamed=body.stream, surface=TypedEvents())
+    with call.gateway.drain.new_work():
+        raw = await call.body()
+        watch = Stopwatch()
+        caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+        watch.stage("auth")
+        body = parse_messages(raw)
+        await serve(call, caller, wanted(body), watch, raw=raw, streamed=body.stream, surface=TypedEvents())
 
 
 async def count_tokens(call: Call) -> None:

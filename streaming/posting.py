@@ -7,10 +7,11 @@ from common.errors import InvalidRequest
 from inference.protocol.outcomes import CancelReason
 from inference.protocol.reports import Delivery
 from streaming.asgi import header, send_json
-from streaming.drain import farewell
 from streaming.endpoint import Call
 from streaming.eventlog import Chunk
 from streaming.intake import Accepted, accept, enter
+from streaming.parting import server_shutdown
+from streaming.readers import Reading
 from streaming.session import collect, reading, stream
 from streaming.surfaces.surface import Surface
 from streaming.timing import Stopwatch
@@ -26,12 +27,11 @@ async def serve(
     given = header(call.scope, b"idempotency-key")
     cancel = _on_disconnect(call, given)
     accepted = await accept(call, wanted, caller, watch, raw=raw, idempotency_key=given)
-    with call.gateway.drain:
-        try:
-            await _relay(call, accepted, watch, streamed=streamed, cancel=cancel, surface=surface)
-        finally:
-            if accepted.is_new:
-                _report(call, accepted, watch, streamed=streamed)
+    try:
+        await _relay(call, accepted, watch, streamed=streamed, cancel=cancel, surface=surface)
+    finally:
+        if accepted.is_new:
+            _report(call, accepted, watch, streamed=streamed)
 
 
 def _on_disconnect(call: Call, idempotency_key: str) -> CancelReason | None:
@@ -54,12 +54,12 @@ async def _relay(
     async def opening() -> Chunk:
         return await enter(call, accepted, read=True)
 
-    async def parting() -> bytes:
-        return farewell(await call.gateway.log.progress(accepted.id))
+    async def farewell(mine: Reading) -> bytes:
+        return server_shutdown(await call.gateway.log.progress(accepted.id, until=mine.reader.cursor))
 
     async with reading(call, accepted.id, opening, watch, cancel=cancel) as (mine, first):
         if streamed:
-            await stream(call, mine, first, watch, headers=accepted.headers, surface=surface, farewell=parting)
+            await stream(call, mine, first, watch, headers=accepted.headers, surface=surface, farewell=farewell)
         else:
             frames = await collect(call, mine, first, watch)
             await send_json(call.send, surface.whole(frames), headers=[*call.headers, *accepted.headers])

@@ -25,7 +25,7 @@ class LogReader:
         self._behind = behind
 
     async def next(self, timeout: float) -> Chunk | None:
-        """Return the next events, or None when there were none for `timeout` s."""
+        """Return the next events, or None when there were none for `timeout` s; raise `StreamLost` without a log."""
         while True:
             if self._behind or self._subscription.missed:
                 chunk = await self._fetch()
@@ -35,7 +35,10 @@ class LogReader:
             if heard is None and not self._subscription.missed:
                 # Nothing was announced, or it was lost on the way: the log knows.
                 chunk = await self._fetch()
-                return self._advance(chunk) if chunk else None
+                if chunk is None:
+                    await self._log.check_is_there(self._message_id)
+                    return None
+                return self._advance(chunk)
             if heard is not None and heard.chunk.last_id > self.cursor:
                 if heard.first_id == self.cursor + 1:
                     return self._advance(heard.chunk)

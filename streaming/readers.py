@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from redis.exceptions import RedisError
-
 from streaming.announcements import Subscription
 from streaming.eventlog import KEEP_S, EventLog
 from streaming.reader import LogReader
-
-logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 NO_PROGRESS_S = 30.0  # a client whose socket took nothing for so long is dropped
@@ -28,6 +23,7 @@ class Reading:
     message_id: str
     subscription: Subscription
     reader: LogReader
+    last_sent: bytes = b""  # the events that went out last, in the log's own form
     blocked_since: float | None = None
     slow: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -49,15 +45,6 @@ class Readers:
     @property
     def count(self) -> int:
         return len(self._all)
-
-    async def run(self) -> None:
-        """Look after the readers for ever."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            try:
-                await self.look()
-            except (RedisError, OSError) as error:
-                logger.warning("readers: redis is away (%s)", error)
 
     async def look(self) -> None:
         """Mark slow readers; now and then tell that their messages are still read."""

@@ -27,6 +27,7 @@ async def relay(reading: Reading, send: Send, watch: Stopwatch, surface: Surface
         elif frames := surface.translate(chunk.frames):
             await write(send, frames)
             watch.wrote(len(frames), chunk.deltas)
+            reading.last_sent = chunk.frames
         reading.blocked_since = None
 
 

@@ -22,7 +22,7 @@ def routes(gateway: Gateway) -> list[URLPattern]:
         ("v1/streams/<str:message_id>/message", Endpoint(gateway, GET=streams.read_message)),
         ("v1/models", Endpoint(gateway, GET=models.list_models)),
         ("v1/models/<path:name>", Endpoint(gateway, GET=models.show_model)),
-        ("healthz", Endpoint(gateway, GET=health.live)),
+        ("healthz", Endpoint(gateway, starts=False, GET=health.live)),
         ("readyz", Endpoint(gateway, GET=health.ready)),
     ]
     return [path(route, endpoint) for route, endpoint in table]  # type: ignore[arg-type]  # ASGI apps, not views

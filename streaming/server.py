@@ -8,9 +8,11 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from daphne.http_protocol import HTTPFactory, WebRequest
+from daphne.http_protocol import HTTPFactory
 from daphne.server import Server as DaphneServer
 from twisted.internet import defer, reactor
+
+from streaming.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -31,77 +33,36 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return sock
 
 
-class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no types
-    """A request whose sender can wait until the socket takes more, and whose connection can be dropped."""
-
-    _gate: asyncio.Event | None = None
-
-    def handle_reply(self, message: dict[str, Any]) -> None:
-        """Take a reply from the application; from the first on, the transport tells when it is full."""
-        if message["type"] == "http.response.start" and not self.finished and self.channel is not None:
-            self._gate = asyncio.Event()
-            self._gate.set()
-            self.registerProducer(self, True)
-        super().handle_reply(message)
-
-    async def writable(self) -> None:
-        """Wait while the socket is full."""
-        if self._gate is not None and not self._gate.is_set():
-            await self._gate.wait()
-
-    def drop(self) -> None:
-        """Cut the connection, with whatever was not written yet."""
-        if not self.finished and self.channel is not None:
-            self.channel.abortConnection()
-
-    # What Twisted calls on a push producer:
-
-    def pauseProducing(self) -> None:
-        assert self._gate is not None
-        self._gate.clear()
-
-    def resumeProducing(self) -> None:
-        assert self._gate is not None
-        self._gate.set()
-
-    def stopProducing(self) -> None:
-        self.resumeProducing()  # nobody reads any more; the sender learns of it from `receive`
-
-    def finish(self) -> None:
-        """End the response."""
-        self._let_go()
-        super().finish()
-
-    def connectionLost(self, reason: Any) -> None:
-        """Wake a sender that waits for a client which is gone."""
-        self._let_go()
-        super().connectionLost(reason)
-
-    def _let_go(self) -> None:
-        if self._gate is not None:
-            self._gate.set()
-            self._gate = None
-            if self.channel is not None:
-                self.unregisterProducer()
-
-
-class Factory(HTTPFactory):  # type: ignore[misc]
+class Factory(HTTPFactory):  # type: ignore[misc]  # Twisted and Daphne have no types
     """Makes our kind of request."""
+
+    def __init__(self, server: Server, request: type[Request]) -> None:
+        super().__init__(server)
+        self._request = request
 
     def buildProtocol(self, addr: Any) -> Any:
         protocol = super().buildProtocol(addr)
-        protocol.requestFactory = Request
+        protocol.requestFactory = self._request
         return protocol
 
 
 class Server(DaphneServer):  # type: ignore[misc]
-    """Daphne on a socket of ours. SIGTERM runs `drain` while connections are served on, then ends what is left."""
+    """Daphne on a socket of ours. On SIGTERM it runs `drain` while it serves on, ends what is left, then `close`."""
 
-    def __init__(self, application: Any, sock: socket.socket, *, drain: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        application: Any,
+        sock: socket.socket,
+        *,
+        max_body_bytes: int,
+        drain: Callable[[], Awaitable[None]],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
         # Daphne insists on an endpoint; ours is adopted once the reactor runs.
         super().__init__(application, endpoints=["adopted"], server_name="sluice", verbosity=0)
         self.endpoints: list[str] = []
-        self._socket, self._drain = sock, drain
+        self._request = type("LimitedRequest", (Request,), {"max_body_bytes": max_body_bytes})
+        self._socket, self._drain, self._close = sock, drain, close
         reactor.callWhenRunning(self._adopt)
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
@@ -129,13 +90,14 @@ class Server(DaphneServer):  # type: ignore[misc]
         if left:
             logger.info("ended %d connections", len(left))
             await asyncio.wait(left, timeout=2)
+        await self._close()  # last, so that what was just ended can still say so
 
     def _applications(self) -> list[asyncio.Task[None]]:
         found = (details.get("application_instance") for details in self.connections.values())
         return [task for task in found if task is not None]
 
     def _adopt(self) -> None:
-        self.http_factory = Factory(self)
+        self.http_factory = Factory(self, self._request)
         port = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, self.http_factory)
         self._socket.close()  # the reactor has a duplicate
         self.listen_success(port)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-from common.errors import Unavailable
+from redis.exceptions import RedisError
+
 from inference.protocol.outcomes import CancelReason
+from streaming import parting
 from streaming.asgi import ClientGone, Headers, wait_for_disconnect
+from streaming.drain import stopping
 from streaming.endpoint import Call
-from streaming.eventlog import Chunk
+from streaming.eventlog import Chunk, StreamLost
 from streaming.reader import LogReader
 from streaming.readers import Reading
 from streaming.relay import SSE_HEADERS, relay, write
@@ -19,9 +23,11 @@ from streaming.surfaces.surface import Surface
 from streaming.tasks import end
 from streaming.timing import Stopwatch
 
+logger = logging.getLogger(__name__)
+
 Ending = Literal["done", "stopping", "slow"]
 Opening = Callable[[], Awaitable[Chunk]]
-Farewell = Callable[[], Awaitable[bytes]]
+Farewell = Callable[[Reading], Awaitable[bytes]]
 
 
 @asynccontextmanager
@@ -30,23 +36,27 @@ async def reading(
 ) -> AsyncIterator[tuple[Reading, Chunk]]:
     """Read a message, having heard of it before `opening` makes it or joins it.
 
-    `opening` returns where to begin: what is sent first, and up to where. When the reader leaves before the end, and
-    is the last one, the message is ended with `cancel`, or, where that is None, has the resume window.
+    `opening` returns where to begin: what is sent first, and up to where. When the client leaves before the end, or
+    this server does, and it was the last reader, the message is ended with `cancel`; where that is None, or the fault
+    was ours, it has the resume window.
     """
     gateway = call.gateway
-    limit = gateway.settings.stream_buffer_events
-    async with gateway.announcements.subscribe(message_id, limit=limit) as heard:
+    async with gateway.announcements.subscribe(message_id, limit=gateway.settings.stream_buffer_events) as heard:
         first = await opening()
         watch.stage("enqueue")
-        reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id, behind=cancel is None)
-        mine = Reading(message_id, heard, reader)
+        reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id, behind=not first.frames)
+        mine = Reading(message_id, heard, reader, last_sent=first.frames)
         gateway.readers.add(mine)
+        reason: CancelReason | None = None
         try:
             yield mine, first
+            reason = cancel
+        except (ClientGone, asyncio.CancelledError):
+            reason = None if mine.slow.is_set() else cancel
+            raise
         finally:
             gateway.readers.remove(mine)
             if not reader.ended:
-                reason = None if mine.slow.is_set() else cancel
                 gateway.spawn(gateway.log.leave(message_id, cancel=reason), "leave")
 
 
@@ -63,15 +73,22 @@ async def stream(
     """Send a message's events as they come, to the end of the message, or to this server's with a farewell."""
     head = [*SSE_HEADERS, *call.headers, *headers]
     await call.send({"type": "http.response.start", "status": 200, "headers": head})
-    if frames := surface.translate(first.frames):
-        await write(call.send, frames)
-        watch.wrote(len(frames), 0)
-    work = relay(mine, call.send, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
-    ending = await race(call, mine, work)
-    if ending == "slow":
-        drop(call)
-    if ending == "stopping":
-        await write(call.send, surface.translate(await farewell()))
+    try:
+        if frames := surface.translate(first.frames):
+            await write(call.send, frames)
+            watch.wrote(len(frames), 0)
+        work = relay(mine, call.send, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
+        ending = await race(call, mine, work)
+        if ending == "slow":  # it can resume from the log
+            call.drop()
+            raise ClientGone
+        if ending == "stopping":
+            await write(call.send, surface.translate(await farewell(mine)))
+    except ClientGone:
+        raise
+    except Exception as error:  # whatever it is, the client gets a typed end
+        logger.exception("%s: the stream of %s failed", call.request_id, mine.message_id)
+        await write(call.send, surface.translate(parting.failure(mine.last_sent, _reason(error))))
     await call.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -87,7 +104,7 @@ async def collect(call: Call, mine: Reading, first: Chunk, watch: Stopwatch) -> 
                 watch.wrote(len(chunk.frames), chunk.deltas)
 
     if await race(call, mine, gather()) == "stopping":
-        raise Unavailable("This server is stopping.", headers={"retry-after": "2", "connection": "close"})
+        raise stopping()
     return b"".join(frames)
 
 
@@ -98,9 +115,9 @@ async def race(call: Call, mine: Reading, work: Coroutine[Any, Any, None]) -> En
     """
     working = asyncio.create_task(work)
     gone = asyncio.create_task(wait_for_disconnect(call.receive))
-    stopping = asyncio.create_task(call.gateway.drain.over.wait())
+    over = asyncio.create_task(call.gateway.drain.over.wait())
     slow = asyncio.create_task(mine.slow.wait())
-    tasks = (working, gone, stopping, slow)
+    tasks = (working, gone, over, slow)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -113,9 +130,9 @@ async def race(call: Call, mine: Reading, work: Coroutine[Any, Any, None]) -> En
         await end(tasks)
 
 
-def drop(call: Call) -> None:
-    """Cut a slow client off; it can resume from the log."""
-    cut = call.scope.get("extensions", {}).get("sluice.drop")
-    if cut is not None:  # only our own server has it; elsewhere leaving without an end does the same
-        cut()
-    raise ClientGone
+def _reason(error: Exception) -> str:
+    if isinstance(error, StreamLost):
+        return "The stream was lost on the server."
+    if isinstance(error, RedisError | OSError):
+        return "The event log cannot be reached."
+    return "The server failed to relay this stream. It has been logged."

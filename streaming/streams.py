@@ -6,38 +6,37 @@ import time
 from urllib.parse import parse_qs
 
 from accounts.keys import Caller
-from inference.protocol.events import frame
+from streaming import parting
 from streaming.asgi import header, send_bytes, send_json
 from streaming.auth import key_of
 from streaming.endpoint import Call
 from streaming.eventlog import Chunk
 from streaming.intake import accept, enter
+from streaming.readers import Reading
 from streaming.session import reading, stream
 from streaming.surfaces.anthropic import TypedEvents, assemble, parse_messages, wanted
 from streaming.timing import Stopwatch
 from streaming.tokens import sign, verify
 
-SHUTDOWN = frame("server_shutdown", {})
-
 
 async def create_stream(call: Call) -> None:
     """Answer POST /v1/streams: queue the message and say where to read it."""
-    call.gateway.drain.refuse_new_work()
-    raw = await call.body()
-    watch = Stopwatch()
-    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
-    given = header(call.scope, b"idempotency-key")
-    accepted = await accept(call, wanted(parse_messages(raw)), caller, watch, raw=raw, idempotency_key=given)
-    await enter(call, accepted, read=False)
-    expires_at = int(time.time()) + call.gateway.log.longest_life_s
-    path = f"/v1/streams/{accepted.id}"
-    body = {
-        "id": accepted.id,
-        "stream_url": f"{path}?token={sign(accepted.id, caller.key, expires_at)}",
-        "message_url": f"{path}/message",
-        "expires_at": expires_at,
-    }
-    await send_json(call.send, body, status=202, headers=[*call.headers, *accepted.headers])
+    with call.gateway.drain.new_work():
+        raw = await call.body()
+        watch = Stopwatch()
+        caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+        given = header(call.scope, b"idempotency-key")
+        accepted = await accept(call, wanted(parse_messages(raw)), caller, watch, raw=raw, idempotency_key=given)
+        await enter(call, accepted, read=False)
+        expires_at = int(time.time()) + call.gateway.log.longest_life_s
+        path = f"/v1/streams/{accepted.id}"
+        body = {
+            "id": accepted.id,
+            "stream_url": f"{path}?token={sign(accepted.id, caller.key, expires_at)}",
+            "message_url": f"{path}/message",
+            "expires_at": expires_at,
+        }
+        await send_json(call.send, body, status=202, headers=[*call.headers, *accepted.headers])
 
 
 async def read_stream(call: Call) -> None:
@@ -53,16 +52,16 @@ async def read_stream(call: Call) -> None:
         begin = await _cursor(call, message_id, ended)
         return begin
 
-    async def parting() -> bytes:
-        return SHUTDOWN
+    async def farewell(_: Reading) -> bytes:
+        return parting.SHUTDOWN
 
-    with call.gateway.drain:
+    with call.gateway.drain.old_work():
         async with reading(call, message_id, opening, watch, cancel=None) as (mine, first):
             if begin.ended:
                 mine.reader.ended = True
                 await send_bytes(call.send, b"", b"text/plain", status=204, headers=call.headers)
             else:
-                await stream(call, mine, first, watch, surface=TypedEvents(), farewell=parting)
+                await stream(call, mine, first, watch, surface=TypedEvents(), farewell=farewell)
 
 
 async def cancel_stream(call: Call) -> None:

@@ -1,10 +1,15 @@
-"""Ending tasks for certain."""
+"""Tasks that end for certain, and turns that go on whatever happens."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import logging
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
+
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
 
 
 async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
@@ -20,3 +25,13 @@ async def end(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         if not task.cancelled():
             task.exception()  # seen, so that asyncio does not complain that nobody looked
+
+
+async def forever(turn: Callable[[], Awaitable[None]], *, every_s: float, name: str) -> None:
+    """Do a turn now and again, for ever. One that fails is logged; the next one comes all the same."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await turn()
+        except Exception as error:
+            logger.warning("%s: %r", name, error, exc_info=not isinstance(error, RedisError | OSError))

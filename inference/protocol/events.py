@@ -35,7 +35,7 @@ class MessageEvents:
         self.last_id = last_id
         self._next_index = next_index
         self._open: BlockKind | None = open_block
-        self._delta_prefix = ""
+        self._delta_prefix = _delta_prefix(next_index - 1)  # of the open block
         self._ended = False
 
     @property
@@ -112,18 +112,11 @@ class MessageEvents:
         assert self._open is None, f"a {self._open} block is still open"
         index = self._next_index
         self._open, self._next_index = kind, index + 1
-        self._delta_prefix = (
-            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},"delta":'
-        )
+        self._delta_prefix = _delta_prefix(index)
         return self._event("content_block_start", {"index": index, "content_block": content_block})
 
     def _delta(self, head: str, text: str) -> bytes:
         assert text, "no empty deltas"
-        if not self._delta_prefix:  # taken over from another worker in mid-block
-            index = self._next_index - 1
-            self._delta_prefix = (
-                f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},"delta":'
-            )
         # Written by hand: this is the one event whose cost counts.
         return f"id: {self._next_id()}\n{self._delta_prefix}{head}{json.dumps(text)}}}}}\n\n".encode("ascii")
 
@@ -134,3 +127,7 @@ class MessageEvents:
         assert not self._ended, "nothing follows the end of a message"
         self.last_id += 1
         return self.last_id
+
+
+def _delta_prefix(index: int) -> str:
+    return f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{index},"delta":'

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from inference.protocol.outcomes import Outcome
+from inference.protocol.requests import GenerationRequest, known_fields
 
 VERSION = 1
 
@@ -27,8 +28,19 @@ class Report:
 
     @classmethod
     def decode(cls, blob: bytes | str) -> Self:
-        body: dict[str, Any] = json.loads(blob)
-        return cls(**{f.name: body[f.name] for f in fields(cls) if f.name in body})
+        return cls(**known_fields(cls, json.loads(blob)))
+
+
+def common_of(request: GenerationRequest) -> dict[str, Any]:
+    """Return the fields of `Report`."""
+    return {
+        "id": request.id,
+        "organization": request.organization,
+        "key": request.key,
+        "model": request.model,
+        "created_at": request.created_at,
+        "input_tokens": len(request.prompt_ids),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from inference.protocol.outcomes import Priority
 
-VERSION = 1
+VERSION = 1  # raised when an older worker would misread a request; a field it may leave out does not need that
+HIGHEST_TEMPERATURE = 2.0
+
+
+class PayloadError(ValueError):
+    """Raised when a request cannot be read; the message holds nothing of its content."""
+
+
+class NewerVersion(Exception):
+    """Raised when a request is for newer workers than this one."""
+
+
+def known_fields(kind: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a dataclass knows of a body that may be of a newer version."""
+    return {f.name: body[f.name] for f in fields(kind) if f.name in body}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +34,15 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = 0
     seed: int = 0
+
+    @property
+    def problem(self) -> str:
+        """Say what is out of range, "" when nothing is."""
+        if not 0 <= self.temperature <= HIGHEST_TEMPERATURE:  # nor is NaN
+            return f"temperature: expected 0 to {HIGHEST_TEMPERATURE:g}."
+        if not 0 <= self.top_p <= 1:
+            return "top_p: expected 0 to 1."
+        return "" if self.top_k >= 0 else "top_k: expected 0 or more."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +64,21 @@ class GenerationRequest:
     priority: Priority = "standard"
     policy: str = "off"
     created_at: float  # seconds since the epoch, for the record
-    traceparent: str = ""
 
     def encode(self) -> str:
         return json.dumps({"version": VERSION} | asdict(self), separators=(",", ":"))
 
     @classmethod
     def decode(cls, blob: bytes | str) -> GenerationRequest:
-        """Read what `encode` wrote; fields of a newer version that we do not know are left out."""
-        body: dict[str, Any] = json.loads(blob)
-        body = {f.name: body[f.name] for f in fields(cls) if f.name in body}
-        body["sampling"] = Sampling(**body["sampling"])
-        for name in ("prompt_ids", "texts", "stop_sequences"):
-            body[name] = tuple(body[name])
-        return cls(**body)
+        """Read what `encode` wrote, but for fields that we do not know; raise `NewerVersion` or `PayloadError`."""
+        try:
+            body: dict[str, Any] = json.loads(blob)
+            if body["version"] > VERSION:
+                raise NewerVersion(f"version {body['version']}, ours is {VERSION}")
+            body = known_fields(cls, body)
+            body["sampling"] = Sampling(**known_fields(Sampling, body["sampling"]))
+            for name in ("prompt_ids", "texts", "stop_sequences"):
+                body[name] = tuple(body[name])
+            return cls(**body)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise PayloadError(type(error).__name__) from None  # a JSON error carries the text

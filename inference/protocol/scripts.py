@@ -1,11 +1,24 @@
 """The Lua scripts: each is one atomic step on one hash slot, and each runs on Redis 6.2.
 
 Times come from Redis itself (`TIME`), so that processes on different machines agree on them.
+
+A Redis that is full refuses a script at its first write, unless that one frees memory. So the scripts that take over,
+end, renew or settle begin with a removal, of nothing if need be: without them a full Redis would stay full.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+
 _NOW = "local t = redis.call('TIME'); local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+
+
+@functools.cache
+def sha_of(script: str) -> str:
+    """Return what EVALSHA calls a script."""
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+
 
 # KEYS log, meta, owner  ARGV frame, ttl_s, owner_ttl_s, organization, lease_ms, field, value, …
 # Opens a message's log with its first event. A log that exists is left alone (returns 0). With a lease above 0 the
@@ -64,26 +77,34 @@ return 0
 """
 )
 
-# KEYS meta  ARGV attempt
-# Gives the log's pen to an attempt, for ever taking it from earlier ones.
-# Returns the cancel reason or '', nil when a later attempt has the pen, 0 when the log is gone.
+# KEYS meta  ARGV attempt, age_ms
+# Gives the log's pen to an attempt, for ever taking it from earlier ones. A log that has its end is left alone.
+# Returns {attempt that had it, cancel reason or '', outcome or '', age_ms of the first that took it}, nil when a later
+# attempt has the pen, 0 when the log is gone.
 TAKE = """
-local found = redis.call('HMGET', KEYS[1], 'attempt', 'cancel')
+local found = redis.call('HMGET', KEYS[1], 'attempt', 'cancel', 'outcome', 'ended')
 if not found[1] then return 0 end
-if tonumber(found[1]) > tonumber(ARGV[1]) then return false end
-redis.call('HSET', KEYS[1], 'attempt', ARGV[1])
-return found[2] or ''
+if not found[4] then
+  if tonumber(found[1]) > tonumber(ARGV[1]) then return false end
+  redis.call('HDEL', KEYS[1], '')
+  redis.call('HSET', KEYS[1], 'attempt', ARGV[1])
+  redis.call('HSETNX', KEYS[1], 'waited_ms', ARGV[2])
+end
+return {found[1], found[2] or '', found[3] or '', redis.call('HGET', KEYS[1], 'waited_ms') or ARGV[2]}
 """
 
-# KEYS log, meta  ARGV attempt, channel, first_id, deltas, ended, ttl_s, frame, token_ids, …
-# Appends events and announces them, if the attempt still has the pen. The announcement carries the frames as a
-# short cut: "first last deltas ended\n" and the frames. Returns -1 when fenced off, else the cancel reason or ''.
+# KEYS log, meta  ARGV attempt, channel, first_id, deltas, outcome, ttl_s, frame, token_ids, …
+# Appends events and announces them, if the attempt still has the pen. The outcome is '' while the message goes on. The
+# announcement carries the frames as a short cut: "first last deltas ended\n" and the frames, ended being 0 or 1.
+# Returns -1 when fenced off, else the cancel reason or ''.
 # With no frames it only asks, so that a message which releases nothing this step still sees its cancel.
 APPEND = """
 local meta = redis.call('HMGET', KEYS[2], 'attempt', 'cancel', 'read_until')
 if meta[1] ~= ARGV[1] then return -1 end
 local cancel = meta[2] or ''
 if cancel == '' and meta[3] and redis.call('TIME')[1] * 1000 > tonumber(meta[3]) then cancel = 'abandoned' end
+local ended = ARGV[5] ~= ''
+if ended then redis.call('HDEL', KEYS[2], '') end
 local id = tonumber(ARGV[3])
 local frames = {}
 for i = 7, #ARGV, 2 do
@@ -97,10 +118,10 @@ for i = 7, #ARGV, 2 do
 end
 if #frames > 0 then
   redis.call('PUBLISH', ARGV[2],
-    ARGV[3] .. ' ' .. (id - 1) .. ' ' .. ARGV[4] .. ' ' .. ARGV[5] .. '\\n' .. table.concat(frames))
+    ARGV[3] .. ' ' .. (id - 1) .. ' ' .. ARGV[4] .. ' ' .. (ended and 1 or 0) .. '\\n' .. table.concat(frames))
 end
-if ARGV[5] == '1' then
-  redis.call('HSET', KEYS[2], 'ended', id - 1)
+if ended then
+  redis.call('HSET', KEYS[2], 'ended', id - 1, 'outcome', ARGV[5])
   redis.call('EXPIRE', KEYS[1], ARGV[6])
   redis.call('EXPIRE', KEYS[2], ARGV[6])
 end
@@ -118,11 +139,13 @@ return 2
 """
 
 # KEYS ready, payloads, wake  ARGV id, payload, head_start_ms, limit
-# Puts a request into the queue. Returns its length, or -1 when it is full.
+# Puts a request into the queue, once. Returns its length, or -1 when it is full. (One that comes again when it has been
+# settled is claimed again, found to have its end, and settled again: a second account of a message replaces the first.)
 ENQUEUE = (
     _NOW
     + """
 local length = redis.call('ZCARD', KEYS[1])
+if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then return length end
 if length >= tonumber(ARGV[4]) then return -1 end
 redis.call('HSET', KEYS[2], ARGV[1], now .. '|' .. ARGV[2])
 redis.call('ZADD', KEYS[1], now - tonumber(ARGV[3]), ARGV[1])
@@ -133,12 +156,15 @@ return length + 1
 )
 
 # KEYS ready, payloads, leases, attempts, wake  ARGV count, lease_ms
-# Claims up to `count` requests, first those whose lease has lapsed. Returns {id, attempt, waited_ms, payload, …}.
+# Claims up to `count` requests, first those whose lease has lapsed. Returns {id, attempt, lost, age_ms, payload, …}:
+# `lost` counts the leases that lapsed, `age_ms` is the time since the request came.
 CLAIM = (
     _NOW
     + """
 local count = tonumber(ARGV[1])
+redis.call('ZREM', KEYS[3], '')
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, count)
+for _, id in ipairs(ids) do redis.call('HINCRBY', KEYS[4], id .. '|lost', 1) end
 if #ids < count then
   local popped = redis.call('ZPOPMIN', KEYS[1], count - #ids)
   for i = 1, #popped, 2 do ids[#ids + 1] = popped[i] end
@@ -151,10 +177,12 @@ for _, id in ipairs(ids) do
     local bar = string.find(payload, '|', 1, true)
     claimed[#claimed + 1] = id
     claimed[#claimed + 1] = redis.call('HINCRBY', KEYS[4], id, 1)
+    claimed[#claimed + 1] = tonumber(redis.call('HGET', KEYS[4], id .. '|lost') or 0)
     claimed[#claimed + 1] = now - tonumber(string.sub(payload, 1, bar - 1))
     claimed[#claimed + 1] = string.sub(payload, bar + 1)
   else
     redis.call('ZREM', KEYS[3], id)
+    redis.call('HDEL', KEYS[4], id .. '|lost')
   end
 end
 if redis.call('ZCARD', KEYS[1]) == 0 then redis.call('DEL', KEYS[5]) end
@@ -167,6 +195,7 @@ return claimed
 RENEW = (
     _NOW
     + """
+redis.call('ZREM', KEYS[1], '')
 local lost = {}
 for i = 2, #ARGV, 2 do
   if redis.call('HGET', KEYS[2], ARGV[i]) == ARGV[i + 1] then
@@ -178,7 +207,8 @@ return lost
 )
 
 # KEYS ready, payloads, leases, attempts, wake  ARGV id, attempt
-# Gives a claimed request back to the front of the queue (a worker that drains). Its next claim is a new attempt.
+# Gives a claimed request back to the front of the queue (a worker that drains). Its next claim is a new attempt, but
+# no lease of it was lost.
 RELEASE = """
 if redis.call('HGET', KEYS[4], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('ZREM', KEYS[3], ARGV[1])
@@ -189,13 +219,14 @@ return 1
 """
 
 # KEYS ready, payloads, leases, attempts, settlements  ARGV id, attempt, settlement
-# Ends a message's life in the queue and writes its one settlement. Returns 0 when another attempt has it.
+# Ends a message's life in the queue and writes its one settlement, none where that is ''. Returns 0 when another
+# attempt has it.
 SETTLE = """
 if redis.call('HGET', KEYS[4], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
-redis.call('HDEL', KEYS[4], ARGV[1])
-redis.call('XADD', KEYS[5], '*', 'r', ARGV[3])
+redis.call('HDEL', KEYS[4], ARGV[1], ARGV[1] .. '|lost')
+if ARGV[3] ~= '' then redis.call('XADD', KEYS[5], '*', 'r', ARGV[3]) end
 return 1
 """

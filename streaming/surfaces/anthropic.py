@@ -20,9 +20,10 @@ B = TypeVar("B", "MessagesBody", "CountBody")
 Hint = Any
 
 
-class TextBlock(Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """A block of text."""
+class TextBlock(Struct, forbid_unknown_fields=True):
+    """A block of text, the only kind taken so far."""
 
+    type: Literal["text"]
     text: str
     cache_control: Hint = None
     citations: None = None
@@ -44,6 +45,12 @@ class ThinkingDisabled(Struct, forbid_unknown_fields=True):
     type: Literal["disabled"]
 
 
+class NoTool(Struct, forbid_unknown_fields=True):
+    """The only `tool_choice` we take: none."""
+
+    type: Literal["none"]
+
+
 class MessagesBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of POST /v1/messages and /v1/streams."""
 
@@ -56,7 +63,13 @@ class MessagesBody(Struct, forbid_unknown_fields=True, kw_only=True):
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Meta(ge=0)] = 0
     stop_sequences: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=16)] = []
+    # Values that ask for nothing:
     thinking: ThinkingDisabled | None = None
+    tools: Annotated[list[Any], Meta(max_length=0)] = []
+    tool_choice: NoTool | None = None
+    mcp_servers: Annotated[list[Any], Meta(max_length=0)] = []
+    container: None = None
+    # Hints:
     metadata: Hint = None
     service_tier: Hint = None
     cache_control: Hint = None

@@ -11,6 +11,7 @@ import msgspec
 from common.errors import InvalidRequest
 
 T = TypeVar("T")
+NOT_SUPPORTED = "not supported here"
 
 
 def decode(decoder: msgspec.json.Decoder[T], raw: bytes, *, unsupported: Collection[str]) -> T:
@@ -31,5 +32,9 @@ def explain(message: str, unsupported: Collection[str]) -> str:
         field = ".".join(part for part in (path, found[2]) if part)
         if found[1] != "unknown":
             return f"{field}: this field is required."
-        return f"{field}: {'not supported here' if found[2] in unsupported else 'no such field'}."
+        return f"{field}: {NOT_SUPPORTED if found[2] in unsupported else 'no such field'}."
+    if path.partition(".")[0].partition("[")[0] in unsupported:
+        return f"{path}: {NOT_SUPPORTED}."
+    if re.search(r"content\[\d+\]\.type$", path):
+        return f"{path}: only text is supported."
     return f"{path}: {text[0].lower()}{text[1:]}." if path else f"The body: {text[0].lower()}{text[1:]}."

@@ -24,9 +24,10 @@ FINISH_REASONS = {
 PING = b": ping\n\n"  # harmless to clients here, where no event has an id
 
 
-class TextPart(Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """A part of a message's content."""
+class TextPart(Struct, forbid_unknown_fields=True):
+    """A part of a message's content: text, the only kind taken."""
 
+    type: Literal["text"]
     text: str
 
 
@@ -73,6 +74,9 @@ class ChatBody(Struct, forbid_unknown_fields=True, kw_only=True):
     frequency_penalty: Annotated[float, Meta(ge=0, le=0)] | None = None
     presence_penalty: Annotated[float, Meta(ge=0, le=0)] | None = None
     response_format: TextFormat | None = None
+    tools: Annotated[list[Any], Meta(max_length=0)] | None = None
+    tool_choice: Literal["none"] | None = None
+    logit_bias: Annotated[dict[str, float], Meta(max_length=0)] | None = None
     # Hints that cannot change what the answer means:
     user: Hint = None
     metadata: Hint = None
@@ -84,8 +88,9 @@ class ChatBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
 _decoder = msgspec.json.Decoder(ChatBody)
 _UNSUPPORTED = {
-    "tools", "tool_choice", "functions", "function_call", "logit_bias", "top_logprobs", "modalities", "audio",
-    "parallel_tool_calls", "prediction", "reasoning_effort", "web_search_options",
+    "tools", "tool_choice", "response_format", "n", "logprobs", "functions", "function_call", "logit_bias",
+    "top_logprobs", "modalities", "audio", "parallel_tool_calls", "prediction", "reasoning_effort",
+    "web_search_options",
 }  # fmt: skip
 
 

@@ -43,6 +43,13 @@ class KnownCaller:
             raise AuthenticationFailed("Invalid API key.")
         return CALLER
 
+    revoked = False
+
+    async def by_id(self, key: str, *, needs: str) -> Caller:
+        if self.revoked or key != CALLER.key:
+            raise AuthenticationFailed("The key was revoked.")
+        return CALLER
+
 
 @pytest.fixture
 def settings(redis_server: str) -> Settings:

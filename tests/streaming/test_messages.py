@@ -83,6 +83,7 @@ async def test_nothing_stays_behind(ask: Ask, gateway: Gateway, store: redis.Red
         await (await ask("POST", "/v1/messages", a_body(stream=True))).whole()
     assert gateway.announcements._readers == {}
     assert gateway.drain.open == 0
+    assert gateway.readers.count == 0
     assert not store.exists(keys.payloads(settings.model), keys.leases(settings.model), keys.attempts(settings.model))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.announcements import Announcement
-from streaming.eventlog import Chunk
+from streaming.eventlog import Chunk, StreamLost
 from streaming.reader import LogReader
 
 
@@ -20,12 +21,16 @@ class FakeLog:
     """A log that has the events up to `last`, of `end` in all."""
 
     def __init__(self, end: int) -> None:
-        self.last, self.end, self.reads = 1, end, 0
+        self.last, self.end, self.reads, self.gone = 1, end, 0, False
 
     async def read(self, message_id: str, *, after: int, count: int) -> Chunk | None:
         self.reads += 1
         last = min(self.last, after + count)
         return chunk_of(after + 1, last, self.end) if last > after else None
+
+    async def check_is_there(self, message_id: str) -> None:
+        if self.gone:
+            raise StreamLost(message_id)
 
 
 class FakeSubscription:
@@ -92,6 +97,13 @@ async def test_silence_is_told() -> None:
     reader, log, _ = reader_of(1, cursor=1)
     log.end = 1
     assert await reader.next(0.01) is None
+
+
+async def test_a_log_that_vanished_is_told_of() -> None:
+    reader, log, _ = reader_of(1)
+    log.gone, log.end = True, 1
+    with pytest.raises(StreamLost):
+        await reader.next(0.01)
 
 
 @given(st.data())

@@ -13,6 +13,9 @@ from streaming.surfaces.anthropic import assemble, conversation, parse_count, pa
 GOOD: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
 
 
+IMAGE = {"role": "user", "content": [{"type": "image"}]}
+
+
 def parse(**changes: Any) -> Any:
     return parse_messages(json.dumps(GOOD | changes).encode())
 
@@ -46,7 +49,7 @@ def test_hints_that_change_nothing_are_taken(hint: dict[str, Any]) -> None:
     ("changes", "said"),
     [
         ({"no_such_field": 1}, "no_such_field: no such field."),
-        ({"tools": []}, "tools: not supported here."),
+        ({"tools": [{"name": "f"}]}, "tools: not supported here."),
         ({"max_tokens": 0}, "max_tokens: expected `int` >= 1."),
         ({"max_tokens": "5"}, "max_tokens: expected `int`, got `str`."),
         ({"temperature": 3}, "temperature: expected `float` <= 1.0."),
@@ -54,8 +57,9 @@ def test_hints_that_change_nothing_are_taken(hint: dict[str, Any]) -> None:
         ({"messages": [{"role": "user"}]}, "messages[0].content: this field is required."),
         ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content: expected some text."),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role: invalid enum value 'system'."),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].type: invalid"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"messages": [IMAGE]}, "messages[0].content[0].type: only text is supported."),
+        ({"thinking": {"type": "enabled"}}, "thinking.type: not supported here."),
+        ({"tool_choice": {"type": "any"}}, "tool_choice.type: not supported here."),
         ({"stop_sequences": [""]}, "stop_sequences[0]: expected `str` of length >= 1."),
     ],
 )  # fmt: skip

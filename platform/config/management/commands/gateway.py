@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 
@@ -27,4 +28,6 @@ class Command(BaseCommand):
             raise CommandError(f"Cannot listen on {options['host']}:{options['port']}: {error}") from None
         from config.asgi import application, gateway
 
-        Server(application, sock, drain=gateway.stop).run()
+        max_body_bytes = settings.SLUICE.max_body_mb * 1_000_000
+        server = Server(application, sock, max_body_bytes=max_body_bytes, drain=gateway.drain.run, close=gateway.close)
+        server.run()

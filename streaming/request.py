@@ -1,0 +1,131 @@
+"""One HTTP request in our server: flow control, limits on what a client may send, and a way to cut it off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from daphne.http_protocol import WebRequest
+from twisted.internet import reactor
+
+from common.errors import ApiError, RequestTooLarge, Timeout
+from common.ids import new_id
+
+UPLOAD_S = 30.0  # for a whole request to arrive, so that slow clients cannot hold the server
+
+
+class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no types
+    """Daphne's request, whose sender can wait for the socket, and whose body is refused while it comes."""
+
+    max_body_bytes = 4_000_000
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        self._gate: asyncio.Event | None = None
+        self._refused = False
+        self._received = 0
+        super().__init__(*arguments, **more)
+        self._deadline = reactor.callLater(UPLOAD_S, self._too_slow)
+
+    # What comes in:
+
+    def gotLength(self, length: int | None) -> None:
+        """Look at the announced length of the body."""
+        if length is not None and length > self.max_body_bytes:
+            self._refuse(RequestTooLarge(f"The body is larger than the {self.max_body_bytes} bytes allowed."))
+        super().gotLength(0 if self._refused else length)
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Take a piece of the body, unless it becomes too long."""
+        self._received += len(data)
+        if self._received > self.max_body_bytes:
+            self._refuse(RequestTooLarge(f"The body is larger than the {self.max_body_bytes} bytes allowed."))
+        if not self._refused:
+            super().handleContentChunk(data)
+
+    def process(self) -> Any:
+        """Begin to answer: the request is here."""
+        self._disarm()
+        return None if self._refused else super().process()
+
+    # What goes out:
+
+    def handle_reply(self, message: dict[str, Any]) -> None:
+        """Take a reply from the application; from the first on, the transport tells when it is full."""
+        starts = message["type"] == "http.response.start"
+        if starts and not self._response_started and not self.finished and self.channel is not None:
+            self._gate = asyncio.Event()
+            self._gate.set()
+            self.registerProducer(self, True)
+        super().handle_reply(message)
+
+    async def writable(self) -> None:
+        """Wait while the socket is full."""
+        if self._gate is not None and not self._gate.is_set():
+            await self._gate.wait()
+
+    def drop(self) -> None:
+        """Cut the connection, with whatever was not written yet."""
+        if not self.finished and self.channel is not None:
+            # HTTP/2 ends the one stream by this name; HTTP/1 has another for the whole connection.
+            abort = getattr(self.channel, "abortConnection", None) or self.channel.forceAbortClient
+            abort()
+
+    def handle_exception(self, exception: BaseException) -> None:
+        """Answer for an application that failed: with an error page, or, in mid-response, by cutting it off."""
+        if self._response_started:
+            self.drop()
+        else:
+            super().handle_exception(exception)
+
+    def finish(self) -> None:
+        """End the response."""
+        self._let_go()
+        super().finish()
+
+    def connectionLost(self, reason: Any) -> None:
+        """Wake a sender that waits for a client which is gone."""
+        self._disarm()
+        self._let_go()
+        super().connectionLost(reason)
+
+    # What Twisted calls on a push producer:
+
+    def pauseProducing(self) -> None:
+        if self._gate is not None:
+            self._gate.clear()
+
+    def resumeProducing(self) -> None:
+        if self._gate is not None:
+            self._gate.set()
+
+    def stopProducing(self) -> None:
+        self.resumeProducing()  # nobody reads any more; the sender learns of it from `receive`
+
+    def _let_go(self) -> None:
+        if self._gate is not None:
+            self._gate.set()
+            self._gate = None
+            if self.channel is not None:
+                self.unregisterProducer()
+
+    def _disarm(self) -> None:
+        if self._deadline.active():
+            self._deadline.cancel()
+
+    def _too_slow(self) -> None:
+        self._refuse(Timeout(f"The request did not arrive within {UPLOAD_S:.0f} s."), status=408)
+
+    def _refuse(self, error: ApiError, *, status: int | None = None) -> None:
+        """Answer before the request is here, and close; what still comes is thrown away."""
+        if self._refused or self.channel is None:
+            return
+        self._refused = True
+        request_id = new_id("req")
+        body = json.dumps(error.body(request_id)).encode()
+        head = (
+            f"HTTP/1.1 {status or error.status} Refused\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nrequest-id: {request_id}\r\nconnection: close\r\n\r\n"
+        )
+        self.channel.write(head.encode() + body)
+        self.channel.loseConnection()
