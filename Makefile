@@ -6,12 +6,14 @@ PYTHON ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+NODE := tests/clients/node
+NPM_INSTALLED := $(NODE)/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help venv model run test lint format clean
+.PHONY: help venv model run test test-clients lint format clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-8s %s\n' "$$name" "$$about"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-12s %s\n' "$$name" "$$about"; done
 
 venv: $(INSTALLED)  ## the virtual environment, with pinned versions (PYTHON= chooses the interpreter)
 
@@ -28,14 +30,22 @@ $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 model: venv  ## the default model (SmolLM2-135M-Instruct), once
-	@$(BIN)/python -m inference.models --if-missing SmolLM2-135M-Instruct
+	@umask 077; $(BIN)/python -m inference.models --if-missing SmolLM2-135M-Instruct
 
 run: venv model  ## serve at http://127.0.0.1:8000 (PORT=, ENGINE=transformers|simulated)
-	@$(BIN)/python manage.py migrate --verbosity 0
-	@exec $(BIN)/python manage.py serve --demo --port $(PORT) --engine $(ENGINE)
+	@umask 077; $(BIN)/python manage.py migrate --verbosity 0
+	@umask 077; exec $(BIN)/python manage.py serve --demo --port $(PORT) --engine $(ENGINE)
 
 test: venv model lint  ## all checks and tests
 	$(BIN)/python -m pytest
+
+test-clients: venv model $(NPM_INSTALLED)  ## clients that others made; needs npm, curl and Chromium
+	$(BIN)/python -m pytest -m clients tests/clients
+
+$(NPM_INSTALLED): $(NODE)/package.json $(NODE)/package-lock.json
+	@command -v npm >/dev/null || { echo "test-clients needs Node.js with npm. Install them (Debian: apt-get install npm)." >&2; exit 1; }
+	npm ci --prefix $(NODE) --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
 
 lint: venv  ## style, types and import contracts
 	$(BIN)/ruff check

@@ -1,11 +1,25 @@
 #!/usr/bin/env python
 """Run Sluice's management commands."""
 
+import importlib
 import os
 import sys
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Run the command that the arguments name."""
+    os.umask(0o077)  # what our commands write is state, for its owner alone
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
+    try:
+        importlib.import_module(os.environ["DJANGO_SETTINGS_MODULE"])
+    except ImproperlyConfigured as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
     execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,10 +8,13 @@ import sys
 import threading
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from inference.broker import Broker
 from inference.detokenizer import Vocabulary
 from inference.engines import create_engine
+from inference.engines.base import EngineError
 from inference.protocol.settings import SettingError, Settings, load, unknown_variables
 from inference.worker import Worker
 
@@ -32,7 +35,11 @@ def main() -> int:
     if not (folder / "tokenizer.json").exists():
         logger.error("no model in %s: run `manage.py fetch_model`", folder)
         return 2
-    engine = create_engine(settings)
+    try:
+        engine = create_engine(settings)
+    except (SettingError, EngineError) as error:
+        logger.error("%s", error)
+        return 2
     stopping = threading.Event()
     worker = Worker(engine, _broker(settings, stopping), Vocabulary.load(folder), settings, stopping)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -43,7 +50,9 @@ def main() -> int:
 
 
 def _broker(settings: Settings, stopping: threading.Event) -> Broker:
-    client = redis.Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5)
+    # The broker tries again itself: it tells the log, and it stops when the worker does.
+    retry = Retry(NoBackoff(), 0)
+    client = redis.Redis.from_url(settings.redis, socket_timeout=10, socket_connect_timeout=5, retry=retry)
     return Broker(
         client,
         model=settings.model,

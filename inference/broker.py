@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError, TryAgainError
 
-from inference.generation import Batch, Claim
+from inference.claims import Claim, Taken
 from inference.protocol import keys, scripts
+from inference.protocol.outcomes import OUTCOMES
 from inference.protocol.progress import Progress, encode_ids, progress_of
 from inference.protocol.reports import Settlement
-from inference.protocol.requests import GenerationRequest
+from inference.transcript import Batch
 
 logger = logging.getLogger(__name__)
 
-_SHA = {text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for text in (
-    scripts.TAKE, scripts.APPEND, scripts.CLAIM, scripts.RENEW, scripts.RELEASE, scripts.SETTLE,
-)}  # fmt: skip
+SCRIPTS = (
+    scripts.TAKE, scripts.APPEND, scripts.RENEW, scripts.CLAIM, scripts.RELEASE, scripts.SETTLE, scripts.BEAT,
+)  # fmt: skip
 
 Call = tuple[str, Sequence[str], Sequence[Any]]  # script, keys, arguments
 
 FENCED = -1  # reply of an append by an attempt that has lost the pen
 GONE = 0  # reply of a take when the log has expired
 
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a worker finds when it takes a message's pen: a cancel reason or "", and how far the message is."""
-
-    cancel: str
-    progress: Progress
+# A server that takes no writes from anybody is as good as away, and one that is loading is a ConnectionError anyway.
+_AWAY = (redis.ConnectionError, redis.TimeoutError, ReadOnlyError, ClusterDownError, TryAgainError, NoScriptError)
+_AWAY_WORDS = ("READONLY", "MISCONF", "NOREPLICAS")  # in other errors: Redis 6 wraps those that a script met
 
 
 class Broker:
@@ -73,13 +67,16 @@ class Broker:
         entries: list[bytes | str] = []
         for frame, token_ids in zip(batch.frames, batch.token_ids, strict=True):
             entries += (frame, encode_ids(token_ids))
-        head = (attempt, keys.channel(message_id), batch.first_id, batch.deltas, int(batch.ended), self._log_ttl_s)
+        head = (attempt, keys.channel(message_id), batch.first_id, batch.deltas, batch.outcome or "", self._log_ttl_s)
         return scripts.APPEND, (keys.log(message_id), keys.meta(message_id)), (*head, *entries)
 
     def settle(self, settlement: Settlement) -> Call:
         """Write the settlement and forget the request."""
-        arguments = (settlement.id, settlement.attempts, settlement.encode())
-        return scripts.SETTLE, (*self._queue, keys.settlements(self._model)), arguments
+        return self._settle(settlement.id, settlement.attempts, settlement.encode())
+
+    def discard(self, claim: Claim) -> Call:
+        """Forget a request of which no account can be given."""
+        return self._settle(claim.id, claim.attempt, "")
 
     def renew(self, held: Sequence[tuple[str, int]]) -> Call:
         """Renew the leases of (id, attempt) pairs; the reply lists the ids that were lost."""
@@ -91,30 +88,37 @@ class Broker:
         return scripts.RELEASE, (*self._queue, keys.wake(self._model)), (message_id, attempt)
 
     def exchange(self, calls: Sequence[Call]) -> list[Any]:
-        """Send calls in one round trip and return their replies. Waits, however long, while Redis is away.
+        """Send calls in one round trip; return their replies, a `ResponseError` where Redis refused just that one.
 
-        Every script may run twice without harm, so a reply that was lost is asked for again.
+        Waits, however long, while Redis is away. A reply that was lost is asked for again, since every script may run
+        twice without harm. Only a claim has a price: what the lost reply named waits until its lease lapses, and that
+        counts as a worker lost.
         """
         return cast(list[Any], self._retry(lambda: self._send(calls)))
 
+    def ask(self, call: Call) -> Any:
+        """Send one call and return its reply; raise the `ResponseError` of one that was refused."""
+        (reply,) = self.exchange([call])
+        return checked(reply)
+
     def take(self, claim: Claim) -> Taken | None:
         """Take the pen of a claimed message's log, or return None when a later attempt has it."""
-        message_id = claim.request.id
-        (reply,) = self.exchange([(scripts.TAKE, (keys.meta(message_id),), (claim.attempt,))])
+        reply = self.ask((scripts.TAKE, (keys.meta(claim.id),), (claim.attempt, int(claim.age_ms))))
         if reply is None:
             return None
         if reply == GONE:
-            return Taken(cancel="", progress=Progress(outcome="timeout"))
-        fresh = claim.attempt == 1
-        entries = [] if fresh else self._retry(lambda: self._redis.xrange(keys.log(message_id)))
-        return Taken(cancel=reply.decode(), progress=Progress() if fresh else progress_of(entries))
+            return _expired(claim)
+        previous, cancel, outcome, waited = (value.decode() for value in reply)
+        progress = Progress() if previous == "0" else self._progress(claim.id)
+        progress.outcome = outcome if outcome in OUTCOMES else progress.outcome
+        return Taken(cancel=cancel, progress=progress, waited_ms=float(waited))
 
-    def claims_of(self, reply: list[Any]) -> list[Claim]:
+    def claims_of(self, reply: Any) -> list[Claim]:
         """Read the reply of `claim`."""
-        rows = zip(*(iter(reply),) * 4, strict=True)
+        rows = zip(*(iter(checked(reply)),) * 5, strict=True)
         return [
-            Claim(request=GenerationRequest.decode(payload), attempt=attempt, waited_ms=waited)
-            for _, attempt, waited, payload in rows
+            Claim(id=message_id.decode(), attempt=attempt, lost=lost, age_ms=age, payload=payload)
+            for message_id, attempt, lost, age, payload in rows
         ]
 
     def wait_for_work(self, timeout_s: float) -> None:
@@ -123,33 +127,40 @@ class Broker:
 
     def beat(self, worker: str, about: dict[str, Any]) -> None:
         """Tell the platform that this worker lives, and what it serves."""
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.hset(keys.WORKERS, worker, json.dumps(about | {"seen_at": time.time()}))
-        pipe.sadd(keys.MODELS, self._model)
-        self._retry(pipe.execute)
+        self.ask((scripts.BEAT, (keys.WORKERS,), (worker, json.dumps(about))))
+        try:
+            self._retry(lambda: self._redis.sadd(keys.MODELS, self._model))
+        except OutOfMemoryError:
+            pass  # it is there since the first heartbeat
 
     def leave(self, worker: str) -> None:
         """Take this worker off the list."""
         self._redis.hdel(keys.WORKERS, worker)
 
+    def _settle(self, message_id: str, attempt: int, settlement: str) -> Call:
+        return scripts.SETTLE, (*self._queue, keys.settlements(self._model)), (message_id, attempt, settlement)
+
+    def _progress(self, message_id: str) -> Progress:
+        return progress_of(self._retry(lambda: self._redis.xrange(keys.log(message_id))))
+
     def _send(self, calls: Sequence[Call]) -> list[Any]:
         replies = self._pipeline(calls)
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:  # a Redis that has restarted forgot them
-            for text in {calls[i][0] for i in missing}:
+            for text in SCRIPTS:  # all, in this order: no worker may find a claim without the renewal before it
                 self._redis.script_load(text)
             again = self._pipeline([calls[i] for i in missing])
             for i, reply in zip(missing, again, strict=True):
                 replies[i] = reply
         for reply in replies:
-            if isinstance(reply, Exception):
+            if _is_away(reply):
                 raise reply
         return replies
 
     def _pipeline(self, calls: Sequence[Call]) -> list[Any]:
         pipe = self._redis.pipeline(transaction=False)
         for text, names, arguments in calls:
-            pipe.evalsha(_SHA[text], len(names), *names, *arguments)
+            pipe.evalsha(scripts.sha_of(text), len(names), *names, *arguments)
         return pipe.execute(raise_on_error=False)
 
     def _retry(self, ask: Callable[[], Any]) -> Any:
@@ -157,8 +168,32 @@ class Broker:
         while True:
             try:
                 return ask()
-            except (redis.ConnectionError, redis.TimeoutError) as error:  # a loading server is a ConnectionError, too
-                if self._stopping.wait(pause):
+            except redis.RedisError as error:
+                if not _is_away(error) or self._stopping.wait(pause):
                     raise
                 logger.warning("redis is away (%s), trying again", error)
+                self._redis.connection_pool.disconnect()  # its address may lead to another server by now
                 pause = min(pause * 2, 1.0)
+
+
+def checked(reply: Any) -> Any:
+    """Return a reply, or raise the error that it is."""
+    if isinstance(reply, redis.ResponseError):
+        raise reply
+    return reply
+
+
+def is_full(error: redis.ResponseError) -> bool:
+    """Say whether Redis refused something because it has no memory for it."""
+    return isinstance(error, OutOfMemoryError) or "OOM" in str(error)  # Redis 6 wraps what a script met
+
+
+def _is_away(reply: object) -> bool:
+    if isinstance(reply, redis.ResponseError) and any(word in str(reply) for word in _AWAY_WORDS):
+        return True
+    return isinstance(reply, _AWAY)
+
+
+def _expired(claim: Claim) -> Taken:
+    """Say how a message ended whose log is gone: it outlives every deadline, so its worker was lost, or never came."""
+    return Taken(progress=Progress(outcome="worker_lost" if claim.lost else "timeout"), waited_ms=claim.age_ms)

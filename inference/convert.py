@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
+    os.umask(0o077)  # as in `inference.models`
     try:
         convert(Path(argv[0]).resolve(), Path(argv[1]).resolve())
     except Exception as error:  # a file that is not as it should be fails anywhere in the libraries

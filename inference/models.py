@@ -113,7 +113,6 @@ def draft_of(target: Path) -> Iterator[Path]:
             raise FetchError(
                 f"{target.name} has no {', '.join(missing)}: we load safetensors and fast tokenizers only."
             )
-        _open_as_usual(draft)
         if target.exists():  # incomplete, or we were not here
             shutil.rmtree(target)
         draft.rename(target)
@@ -203,15 +202,6 @@ def _verify(path: Path, expected: str) -> None:
         raise FetchError(f"{path.name} is not the file we know: its SHA-256 is {actual}, expected {expected}.")
 
 
-def _open_as_usual(folder: Path) -> None:
-    """Give the files the permissions that the umask allows: temporary folders, and safetensors' files, are private."""
-    umask = os.umask(0)
-    os.umask(umask)
-    folder.chmod(0o777 & ~umask)
-    for path in folder.iterdir():
-        path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
-
-
 def _run(command: list[str]) -> int:
     """Run a command in our terminal, ending it when we are ended."""
     process = subprocess.Popen(command)
@@ -229,6 +219,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--name", default="", help="name to keep it under")
     parser.add_argument("--if-missing", metavar="NAME", help="only see to it that this model is there")
     options = parser.parse_args(argv)
+    os.umask(0o077)  # what we write is state, for its owner alone
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what we run is ended, too
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # a log wants no progress bars; the converter inherits it

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 10.0  # how long a new reader waits for Redis to come back
 READ_SIZE = 1 << 16
 PING_S = 10.0
+TICK_S = 0.1
 _IDLE_CHANNEL = "sluice:idle"  # keeps the connection subscribed while no stream is open
 
 
@@ -49,32 +50,42 @@ class Subscription:
         self.missed = False  # something was announced that is not here: the log has it
         self._hub, self._channel, self._limit = hub, channel, limit
         self._waiting: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        self._due = 0.0
 
     async def get(self, timeout: float) -> Announcement | None:
-        """Return the next announcement; None after `timeout` s, or when one was missed."""
+        """Return the next announcement; None after `timeout` s (and up to `TICK_S` more), or when one was missed."""
         if not self._waiting and not self.missed:
-            self._arrived.clear()
+            self._due = time.monotonic() + timeout
+            self._waiter = asyncio.get_running_loop().create_future()
             try:
-                async with asyncio.timeout(timeout):
-                    await self._arrived.wait()
-            except TimeoutError:
-                return None
+                await self._waiter
+            finally:
+                self._waiter = None
         return parse(self._waiting.popleft()) if self._waiting else None
 
     def put(self, payload: bytes) -> None:
         """Take an announcement, or only note that there was one where too many wait."""
         if len(self._waiting) < self._limit:
             self._waiting.append(payload)
+            self._wake()
         else:
             self.miss()
-        self._arrived.set()
 
     def miss(self) -> None:
         """Forget what waits: the reader goes on from the log."""
         self._waiting.clear()
         self.missed = True
-        self._arrived.set()
+        self._wake()
+
+    def tick(self, now: float) -> None:
+        """Wake a reader that has waited long enough. One clock for all: a timer for each event costs too much."""
+        if now >= self._due:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def __aenter__(self) -> Subscription:
         await self._hub.add(self._channel, self)
@@ -101,7 +112,7 @@ class Announcements:
         self._heard_at = 0.0
         self._readers: dict[bytes, list[Subscription]] = {}
         self._confirmed: dict[bytes, asyncio.Event] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def subscribe(self, message_id: str, *, limit: int) -> Subscription:
         """Return a context in which a message's announcements are heard, from its entry on."""
@@ -109,12 +120,11 @@ class Announcements:
 
     def start(self) -> None:
         """Begin to listen."""
-        self._task = asyncio.create_task(self._run(), name="announcements")
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
 
     async def close(self) -> None:
         """Stop listening."""
-        if self._task:
-            await end([self._task])
+        await end(self._tasks)
 
     async def add(self, channel: str, subscription: Subscription) -> None:
         """Hear a channel for a subscription; return once Redis has confirmed it."""
@@ -182,6 +192,14 @@ class Announcements:
         finally:
             await end([pinger])
         raise RedisConnectionError("closed by the server")
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = time.monotonic()
+            for readers in self._readers.values():
+                for subscription in readers:
+                    subscription.tick(now)
 
     async def _ping(self) -> None:
         """Notice a connection that is dead without saying so."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from channels.db import database_sync_to_async
 from django.db import DatabaseError
 
-from accounts.keys import Caller, digest, find_caller, find_caller_by_id, prefix_of
+from accounts.keys import Caller, digest, find_caller, find_caller_by_id, plain_key, prefix_of
 from common.errors import AuthenticationFailed, PermissionDenied, Unavailable
 from streaming.asgi import Scope, header
 
@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 
 def key_of(scope: Scope) -> str:
     """Return the key that a request carries, or ""."""
-    scheme, _, token = header(scope, b"authorization").partition(" ")
-    return header(scope, b"x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
+    return plain_key(header(scope, b"x-api-key"), header(scope, b"authorization"))
 
 
 class Authenticator:

@@ -13,7 +13,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from common.errors import ApiError, MethodNotAllowed, Unavailable
 from common.ids import new_id
-from streaming.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_json
+from streaming.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_bytes, send_json
 from streaming.gateway import Gateway
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,12 @@ class Call:
         """Return the request's body."""
         return await read_body(self.receive, self.gateway.settings.max_body_mb * 1_000_000)
 
+    async def write(self, body: bytes) -> None:
+        """Send a piece of the body, with more to come, the shortest way there is."""
+        now = self.scope["extensions"].get("sluice.write") if "extensions" in self.scope else None
+        if now is None or not now(body):
+            await self.send({"type": "http.response.body", "body": body, "more_body": True})
+
     def drop(self) -> None:
         """Cut the connection, where the server has a way to; elsewhere the response just lacks its end."""
         cut = self.scope.get("extensions", {}).get("sluice.drop")
@@ -42,7 +48,7 @@ class Call:
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers of every response."""
-        return [(b"request-id", self.request_id.encode())]
+        return [(b"request-id", self.request_id.encode()), *self.gateway.cors.headers(self.scope)]
 
 
 Handler = Callable[[Call], Awaitable[None]]
@@ -92,6 +98,11 @@ class Endpoint:
         handler = self._handlers.get("GET" if method == "HEAD" else method)
         if handler is None:
             allowed = ", ".join(sorted(self._handlers))
+            preflight = self._gateway.cors.preflight(call.scope, allowed) if method == "OPTIONS" else None
+            if preflight is not None:
+                headers = [(b"request-id", call.request_id.encode()), *preflight]
+                await send_bytes(call.send, b"", b"text/plain", status=204, headers=headers)
+                return
             raise MethodNotAllowed(f"{method} is not served here, only {allowed}.", headers={"allow": allowed})
         if self._starts:
             await self._gateway.started()

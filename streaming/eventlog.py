@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -154,8 +153,7 @@ class EventLog:
         return int(await self._run(scripts.ENQUEUE, names, arguments))
 
     async def _run(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> Any:
-        sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
         try:
-            return await self._redis.evalsha(sha, len(names), *names, *arguments)
+            return await self._redis.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
         except NoScriptError:  # first use, or Redis has restarted
             return await self._redis.eval(script, len(names), *names, *arguments)

@@ -16,6 +16,7 @@ from inference.protocol.settings import Settings
 from streaming.announcements import Announcements
 from streaming.auth import Authenticator
 from streaming.catalog import Catalog
+from streaming.cors import Cors
 from streaming.drain import Drain
 from streaming.eventlog import EventLog
 from streaming.idempotency import IdempotencyKeys
@@ -45,6 +46,7 @@ class Gateway:
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
         self.idempotency_keys = IdempotencyKeys(self._redis)
         self.catalog = Catalog(self._redis, settings)
+        self.cors = Cors(settings.cors_origins)
         self.drain = Drain(settings.drain_s)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from accounts.keys import Caller
 from common.errors import InvalidRequest
 from inference.protocol.outcomes import CancelReason
-from inference.protocol.reports import Delivery
+from inference.protocol.reports import Delivery, common_of
 from streaming.asgi import header, send_json
 from streaming.endpoint import Call
 from streaming.eventlog import Chunk
@@ -67,14 +67,9 @@ async def _relay(
 
 def _report(call: Call, accepted: Accepted, watch: Stopwatch, *, streamed: bool) -> None:
     """Hand what the client felt to the record keepers."""
-    gateway, request = call.gateway, accepted.request
+    gateway = call.gateway
     delivery = Delivery(
-        id=request.id,
-        organization=request.organization,
-        key=request.key,
-        model=request.model,
-        created_at=request.created_at,
-        input_tokens=len(request.prompt_ids),
+        **common_of(accepted.request),
         gateway=gateway.id,
         streamed=streamed,
         ttft_ms=watch.ttft_ms,

@@ -6,8 +6,10 @@ import asyncio
 import json
 from typing import Any
 
+import daphne.server  # noqa: F401 - first of all, since it installs the reactor that we import below
 from daphne.http_protocol import WebRequest
 from twisted.internet import reactor
+from twisted.internet.tcp import Server as TcpServer
 
 from common.errors import ApiError, RequestTooLarge, Timeout
 from common.ids import new_id
@@ -58,6 +60,36 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             self._gate.set()
             self.registerProducer(self, True)
         super().handle_reply(message)
+
+    def write_now(self, frames: bytes) -> bool:
+        """Write a piece of a chunked HTTP/1.1 response straight to the socket; say whether that was possible.
+
+        Twisted hands every write to its reactor, which costs more than all the rest of an event's way. Where nothing
+        waits to be written before it, the bytes may as well go at once. See tests/streaming/test_request.py: the
+        client sees the same bytes either way.
+        """
+        transport: Any = self.channel.transport if self.channel is not None else None
+        if (
+            type(transport) is not TcpServer  # TLS and HTTP/2 have transports of their own
+            or not self.chunked
+            or not self.startedWriting
+            or self.finished
+            or transport.disconnecting
+            or not transport.connected
+            or transport.dataBuffer
+            or transport._tempDataBuffer
+        ):
+            return False
+        data = b"%x\r\n%b\r\n" % (len(frames), frames)
+        try:
+            sent = transport.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return False  # Twisted finds out for itself, and tells the application
+        if sent < len(data):
+            transport.write(data[sent:])
+        return True
 
     async def writable(self) -> None:
         """Wait while the socket is full."""

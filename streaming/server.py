@@ -66,9 +66,9 @@ class Server(DaphneServer):  # type: ignore[misc]
         reactor.callWhenRunning(self._adopt)
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
-        """Start the application; its scope has a way to drop the connection."""
+        """Start the application; its scope has a way to drop the connection, and one to write to it at once."""
         if isinstance(protocol, Request):
-            scope["extensions"] = {"sluice.drop": protocol.drop}
+            scope["extensions"] = {"sluice.drop": protocol.drop, "sluice.write": protocol.write_now}
         return super().create_application(protocol, scope)
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:

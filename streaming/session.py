@@ -18,7 +18,7 @@ from streaming.endpoint import Call
 from streaming.eventlog import Chunk, StreamLost
 from streaming.reader import LogReader
 from streaming.readers import Reading
-from streaming.relay import SSE_HEADERS, relay, write
+from streaming.relay import SSE_HEADERS, relay
 from streaming.surfaces.surface import Surface
 from streaming.tasks import end
 from streaming.timing import Stopwatch
@@ -75,20 +75,20 @@ async def stream(
     await call.send({"type": "http.response.start", "status": 200, "headers": head})
     try:
         if frames := surface.translate(first.frames):
-            await write(call.send, frames)
+            await call.write(frames)
             watch.wrote(len(frames), 0)
-        work = relay(mine, call.send, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
+        work = relay(mine, call.write, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
         ending = await race(call, mine, work)
         if ending == "slow":  # it can resume from the log
             call.drop()
             raise ClientGone
         if ending == "stopping":
-            await write(call.send, surface.translate(await farewell(mine)))
+            await call.write(surface.translate(await farewell(mine)))
     except ClientGone:
         raise
     except Exception as error:  # whatever it is, the client gets a typed end
         logger.exception("%s: the stream of %s failed", call.request_id, mine.message_id)
-        await write(call.send, surface.translate(parting.failure(mine.last_sent, _reason(error))))
+        await call.write(surface.translate(parting.failure(mine.last_sent, _reason(error))))
     await call.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

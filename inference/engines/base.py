@@ -10,6 +10,10 @@ from inference.protocol.requests import Sampling
 FinishReason = Literal["end_of_text", "max_tokens", "error", "oom"]
 
 
+class EngineError(ValueError):
+    """Raised at start when an engine cannot serve what the settings ask for; the message says what is in the way."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRequest:
     """A sequence to continue: `prompt_ids`, then `generated_ids` that an earlier attempt has already released.

@@ -55,6 +55,7 @@ def _note(progress: Progress, event: dict[str, Any]) -> None:
         progress.blocks, progress.open_block = event["index"] + 1, event["content_block"]["type"]
     elif kind == "content_block_stop":
         progress.open_block = None
+    # The outcome is a guess, for want of the one in the message's meta hash.
     elif kind == "message_delta":
         progress.outcome = event["delta"]["stop_reason"]
     elif kind == "error":

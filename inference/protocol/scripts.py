@@ -2,8 +2,8 @@
 
 Times come from Redis itself (`TIME`), so that processes on different machines agree on them.
 
-A Redis that is full refuses a script at its first write, unless that one frees memory. So the scripts that take over,
-end, renew or settle begin with a removal, of nothing if need be: without them a full Redis would stay full.
+A Redis that is full refuses a script at its first write, unless that one frees memory. So the scripts that end things,
+and those that keep a worker going until it has, begin with a removal, if need be of nothing.
 """
 
 from __future__ import annotations
@@ -229,4 +229,13 @@ redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[4], ARGV[1], ARGV[1] .. '|lost')
 if ARGV[3] ~= '' then redis.call('XADD', KEYS[5], '*', 'r', ARGV[3]) end
 return 1
+"""
+
+# KEYS workers  ARGV worker, about
+# Notes a heartbeat: `about`, a JSON object that is not empty, and `seen_at`, in seconds by the clock of Redis.
+BEAT = """
+redis.call('HDEL', KEYS[1], '')
+local t = redis.call('TIME')
+local seen_at = string.format('{"seen_at":%s.%06d,', t[1], t[2])
+return redis.call('HSET', KEYS[1], ARGV[1], seen_at .. string.sub(ARGV[2], 2))
 """

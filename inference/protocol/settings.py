@@ -37,6 +37,7 @@ class Settings:
     debug: bool = setting(False, "Django's debug pages. Never in production.")
     allowed_hosts: str = setting("localhost,127.0.0.1,[::1]", "Host names the Django pages answer to, comma-separated.")
     trusted_origins: str = setting("", "Origins whose forms Django accepts, comma-separated (`https://example.org`).")
+    cors_origins: str = setting("", "Origins whose pages may use streams, comma-separated; `*` for all.")
     max_body_mb: int = setting(4, "Largest request body.", least=1, most=256)
     # streams
     heartbeat_s: float = setting(15.0, "A ping is sent when nothing was for so long.", least=0.1)

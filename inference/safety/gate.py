@@ -5,11 +5,16 @@ from __future__ import annotations
 from inference.text import Piece
 
 
+class UnknownPolicy(ValueError):
+    """Raised when a request names a policy that this worker does not know: unjudged text must not leave."""
+
+
 class SafetyGate:
     """Hold text back until it is judged. The `off` policy, the only one so far, judges everything safe at once."""
 
     def __init__(self, policy: str) -> None:
-        assert policy == "off", f"no such policy: {policy}"
+        if policy != "off":
+            raise UnknownPolicy(f"This worker knows no safety policy {policy!r}.")
 
     def push(self, piece: Piece) -> list[Piece]:
         """Take a piece; return what may leave now."""

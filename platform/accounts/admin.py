@@ -16,16 +16,19 @@ from accounts.models import ApiKey, Organization
 
 @admin.register(Organization)
 class OrganizationAdmin(admin.ModelAdmin[Organization]):
-    """Customers."""
+    """Customers. One that has keys stays, since its records name it; revoke its keys instead."""
 
     list_display = ("name", "id", "created_at")
     search_fields = ("name", "id")
     readonly_fields = ("id", "created_at")
 
+    def has_delete_permission(self, request: HttpRequest, obj: Organization | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and not (obj and obj.keys.exists())
+
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
-    """Keys: made, listed, revoked; never shown again and never changed."""
+    """Keys: made, listed, renamed and revoked; never shown again, and never deleted, since records name them."""
 
     list_display = ("name", "prefix", "organization", "created_at", "active")
     list_filter = ("organization",)
@@ -43,6 +46,9 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     def revoke(self, request: HttpRequest, keys: QuerySet[ApiKey]) -> None:
         count = keys.filter(revoked_at=None).update(revoked_at=timezone.now())
         self.message_user(request, f"{count} revoked.", messages.SUCCESS)
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         return (*self.readonly_fields, "organization") if obj else self.readonly_fields

@@ -9,13 +9,18 @@ import string
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 
-from accounts.models import ApiKey, Organization, default_scopes
+from accounts.models import NAME_LIMIT, ApiKey, Organization, default_scopes, one_line
 
 START = "sk-sluice-"
 _VISIBLE = 8
 _SECRET = 43  # of 62 letters: 256 bits
 _LETTERS = string.ascii_letters + string.digits
+
+
+class InvalidName(ValueError):
+    """Raised when a name will not do; the message says what would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,15 @@ def prefix_of(plain: str) -> str | None:
     return START + prefix if well_formed else None
 
 
+def plain_key(api_key_header: str, authorization_header: str) -> str:
+    """Return the key that a request's `x-api-key` or `Authorization: Bearer` carries, or ""."""
+    scheme, _, token = authorization_header.strip().partition(" ")
+    return api_key_header.strip() or (token.strip() if scheme.lower() == "bearer" else "")
+
+
 def create_key(*, name: str, organization: str = "default", scopes: list[str] | None = None) -> tuple[ApiKey, str]:
     """Make a key in an organisation (made too, when new); return it and the plain key, which is kept nowhere."""
+    name, organization = _checked("key", name), _checked("organisation", organization)
     owner, _ = Organization.objects.get_or_create(name=organization)
     prefix = START + _random(_VISIBLE)
     plain = f"{prefix}-{_random(_SECRET)}"
@@ -52,6 +64,17 @@ def create_key(*, name: str, organization: str = "default", scopes: list[str] | 
         organization=owner, name=name, prefix=prefix, digest=digest(plain), scopes=scopes or default_scopes()
     )
     return key, plain
+
+
+def _checked(what: str, name: str) -> str:
+    name = name.strip()
+    if not 0 < len(name) <= NAME_LIMIT:
+        raise InvalidName(f"The name of the {what} needs 1 to {NAME_LIMIT} characters; this has {len(name)}.")
+    try:
+        one_line(name)
+    except ValidationError as error:
+        raise InvalidName(error.message) from None
+    return name
 
 
 def find_key(plain: str) -> ApiKey | None:

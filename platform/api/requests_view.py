@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from base64 import b64decode
+from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from rest_framework import generics, serializers
+from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
-from api.authentication import CallerUser
+from api.authentication import caller_of
+from api.parameters import refuse_unknown, whole_number
+from api.permissions import MaySeeUsage
+from common.errors import InvalidRequest
 from records.models import RequestRecord
 
 
@@ -36,25 +43,41 @@ class RequestPages(CursorPagination):
     max_page_size = 1000
     ordering = ("-created_at", "-id")
 
-    def get_paginated_response(self, data: Any) -> Any:
-        response = super().get_paginated_response(data)
-        response.data = {"results": data, "next": self.get_next_link()}
-        return response
+    def get_page_size(self, request: Request) -> int:
+        limit = request.query_params.get("limit")
+        return self.page_size if limit is None else whole_number("limit", limit, least=1, most=self.max_page_size)
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any] | None:
+        try:
+            b64decode(request.query_params.get("cursor", ""), validate=True)
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, ValidationError, ValueError, OverflowError):  # DRF skips what is not base64
+            raise InvalidRequest("cursor: expected one from the `next` of a page.") from None
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return Response({"results": data, "next": self.get_next_link()})
 
 
 class OwnRequests(generics.GenericAPIView[RequestRecord]):
     """The settled records of the caller's organisation, and no others."""
 
+    permission_classes = (MaySeeUsage,)
     serializer_class = RequestSerializer
     pagination_class = RequestPages
+    parameters: frozenset[str] = frozenset()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        refuse_unknown(request.query_params, self.parameters)
 
     def get_queryset(self) -> QuerySet[RequestRecord]:
-        user = cast(CallerUser, self.request.user)
-        return RequestRecord.objects.filter(organization_id=user.caller.organization).exclude(outcome="")
+        return RequestRecord.objects.filter(organization_id=caller_of(self.request).organization).exclude(outcome="")
 
 
 class RequestList(ListModelMixin, OwnRequests):
     """List requests."""
+
+    parameters = frozenset({"limit", "cursor"})
 
     def get(self, request: Request) -> Response:
         return self.list(request)

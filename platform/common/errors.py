@@ -52,6 +52,12 @@ class MethodNotAllowed(ApiError):
     kind, status = "invalid_request_error", 405
 
 
+class NotAcceptable(ApiError):
+    """Raised when the caller accepts nothing that we could answer with."""
+
+    kind, status = "invalid_request_error", 406
+
+
 class Conflict(ApiError):
     """Raised when an idempotency key comes again with another body."""
 
@@ -68,6 +74,12 @@ class RequestTooLarge(ApiError):
     """Raised when the body passes `SLUICE_MAX_BODY_MB`."""
 
     kind, status = "request_too_large", 413
+
+
+class UnsupportedMediaType(ApiError):
+    """Raised when the body is of a type that we do not read."""
+
+    kind, status = "invalid_request_error", 415
 
 
 class RateLimited(ApiError):

@@ -7,9 +7,9 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-from django.core.asgi import get_asgi_application
+from config.handler import get_application
 
-django_application = get_asgi_application()  # before our imports, since it sets Django up
+django_application = get_application()  # before our imports, since it sets Django up
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings

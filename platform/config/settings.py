@@ -20,7 +20,10 @@ except SettingError as error:
 
 BASE_DIR = ROOT
 DEBUG = SLUICE.debug
-SECRET_KEY = SLUICE.secret_key or read_or_create(SLUICE.home_path / "secret_key")
+try:
+    SECRET_KEY = SLUICE.secret_key or read_or_create(SLUICE.home_path / "secret_key")
+except OSError as error:
+    raise ImproperlyConfigured(f"SLUICE_HOME={SLUICE.home!r}: cannot keep state there: {error}") from None
 ALLOWED_HOSTS = [host.strip() for host in SLUICE.allowed_hosts.split(",") if host.strip()]
 CSRF_TRUSTED_ORIGINS = [origin.strip() for origin in SLUICE.trusted_origins.split(",") if origin.strip()]
 
@@ -45,7 +48,9 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "common.middleware.RequestIds",
     "django.middleware.security.SecurityMiddleware",
+    "config.static.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -83,7 +88,11 @@ def _database(url: str) -> dict[str, Any]:
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             },
         }
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # its message may have a part of the password
+        raise ImproperlyConfigured("DATABASE_URL: no port can be read; percent-encode a password's / and @.") from None
     if parts.scheme not in ("postgres", "postgresql"):
         raise ImproperlyConfigured(f"DATABASE_URL: expected postgres://…, not {parts.scheme}://…")
     return {
@@ -92,7 +101,7 @@ def _database(url: str) -> dict[str, Any]:
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": parts.hostname or "",
-        "PORT": parts.port or "",
+        "PORT": port or "",
         "CONN_MAX_AGE": 0,  # each request has a thread of its own under Daphne: kept connections would leak
     }
 
@@ -110,6 +119,14 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "static/"
+STATIC_ROOT = SLUICE.home_path / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "config.static.StaticNames"},
+}
+WHITENOISE_USE_FINDERS = True  # nothing needs to be collected first
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
@@ -133,14 +150,16 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "EXCEPTION_HANDLER": "api.errors.render_error",
     "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"request_id": {"()": "common.middleware.RequestIdInLog"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(tail)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         "daphne": {"level": "WARNING"},

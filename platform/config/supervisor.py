@@ -113,9 +113,11 @@ class Child:
             lambda: LineReader(self.program.name, self._output), os.fdopen(read_end, "rb", 0)
         )
         try:
+            transport.pause_reading()  # so that whoever has seen a line of a child may count on the guard
             try:
                 self._process = process = await self._spawn(write_end)
                 self._guard.watch(process.pid, self.program.grace_s)
+                transport.resume_reading()
             finally:
                 os.close(write_end)
             if self._stop.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from records.models import RequestRecord
@@ -16,13 +17,25 @@ def _ms(value: float | None) -> str:
 class RequestRecordAdmin(admin.ModelAdmin[RequestRecord]):
     """One row per request, newest first."""
 
-    list_display = ("id", "created_at", "organization", "key", "model", "outcome",
+    list_display = ("id", "created_at", "owner", "caller", "model", "outcome",
                     "input_tokens", "output_tokens", "ttft", "tpot", "total")  # fmt: skip
     list_filter = ("outcome", "model", "organization")
-    list_select_related = ("organization", "key", "key__organization")
+    exclude = ("organization", "key")
+    readonly_fields = ("owner", "caller")
     search_fields = ("id__exact",)
     date_hierarchy = "created_at"
     show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[RequestRecord]:
+        return super().get_queryset(request).select_related("organization", "key")
+
+    @admin.display(description="organization", ordering="organization__name")
+    def owner(self, record: RequestRecord) -> str:
+        return str(record.organization or record.organization_id)
+
+    @admin.display(description="key", ordering="key__name")
+    def caller(self, record: RequestRecord) -> str:
+        return str(record.key or record.key_id)
 
     @admin.display(description="TTFT", ordering="ttft_ms")
     def ttft(self, record: RequestRecord) -> str:

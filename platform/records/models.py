@@ -16,8 +16,9 @@ class RequestRecord(models.Model):
 
     id = models.CharField(primary_key=True, max_length=40)
     # No constraints in the database: a record outlives what it names, and one bad row must not stop a bulk insert.
-    organization = models.ForeignKey(Organization, on_delete=models.DO_NOTHING, db_constraint=False)
-    key = models.ForeignKey(ApiKey, on_delete=models.DO_NOTHING, db_constraint=False)
+    # Always set, but null=True makes Django join by LEFT JOIN, which keeps records whose key is gone.
+    organization = models.ForeignKey(Organization, on_delete=models.DO_NOTHING, db_constraint=False, null=True)
+    key = models.ForeignKey(ApiKey, on_delete=models.DO_NOTHING, db_constraint=False, null=True)
     model = models.CharField(max_length=200)
     created_at = models.DateTimeField()
     input_tokens = models.PositiveIntegerField()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import timezone
 
-from accounts.keys import create_key, find_caller, find_key, prefix_of
+from accounts.keys import create_key, find_caller, find_key, plain_key, prefix_of
 from accounts.models import ApiKey, Organization
 from tests.conftest import Tenant
 
@@ -50,3 +50,19 @@ def test_it_rejects_what_is_no_key(plain: str) -> None:
 
 def test_each_key_is_another() -> None:
     assert len({create_key(name="x")[1] for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize(
+    ("api_key", "authorization", "plain"),
+    [
+        ("a", "", "a"),
+        ("", "Bearer a", "a"),
+        ("", "bearer  a ", "a"),
+        (" a ", "Bearer b", "a"),
+        ("", "Basic a", ""),
+        ("", "Bearer", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_key_comes_in_either_header(api_key: str, authorization: str, plain: str) -> None:
+    assert plain_key(api_key, authorization) == plain

@@ -22,7 +22,7 @@ class Transcript(io.StringIO):
     async def until(self, text: str, *, times: int = 1) -> str:
         """Wait until `text` was written so often; return all that was written."""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while self.getvalue().count(text) < times:
                     self._changed.clear()
                     await self._changed.wait()
@@ -38,6 +38,6 @@ def wait_for_end(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        assert select.select([watch], [], [], 10)[0], f"process {pid} still runs"
+        assert select.select([watch], [], [], 60)[0], f"process {pid} still runs"
     finally:
         os.close(watch)

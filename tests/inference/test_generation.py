@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from inference.claims import Claim, Taken
 from inference.detokenizer import Vocabulary
 from inference.engines.base import StepOutput
-from inference.generation import Claim, Generation
+from inference.generation import Generation
 from inference.protocol.events import MessageEvents
 from inference.protocol.progress import Progress, encode_ids, progress_of
+from inference.protocol.reports import Settlement
+from inference.safety.gate import UnknownPolicy
 from tests.inference.tools import a_request
 
 
@@ -46,9 +49,8 @@ class Log:
 
     def generation(self, attempt: int = 1, **changes: Any) -> Generation:
         progress = progress_of([(b"1-0", {b"f": START}), *self.entries])
-        return Generation(
-            Claim(request=a_request(**changes), attempt=attempt, waited_ms=5.0), self.vocabulary, progress
-        )
+        claim = Claim(id="msg_1", attempt=attempt, age_ms=9.0, payload=b"")
+        return Generation(claim, a_request(**changes), Taken(progress=progress, waited_ms=5.0), self.vocabulary)
 
     def drain(self, generation: Generation) -> None:
         batch = generation.take()
@@ -77,6 +79,10 @@ class Log:
         return [e["type"].removeprefix("content_block_") for e in self.events if e["type"] != "content_block_delta"]
 
 
+def settlement_of(generation: Generation) -> Settlement:
+    return generation.settlement(generation.request, "w")
+
+
 @pytest.fixture
 def log(tokenizer: Tokenizer, vocabulary: Vocabulary) -> Log:
     return Log(tokenizer, vocabulary)
@@ -89,7 +95,7 @@ def test_it_works(log: Log) -> None:
     assert log.kinds == ["start", "stop", "message_delta", "message_stop"]
     assert log.events[-2]["delta"]["stop_reason"] == "end_turn"
     assert log.events[-2]["usage"] == {"input_tokens": 3, "output_tokens": 3}
-    settlement = generation.settlement("w")
+    settlement = settlement_of(generation)
     assert (settlement.outcome, settlement.output_tokens, settlement.queue_ms) == ("end_turn", 3, 5.0)
 
 
@@ -112,7 +118,7 @@ def test_an_empty_answer_has_no_block(log: Log) -> None:
     generation.accept(StepOutput("msg_1", (), "end_of_text"))
     log.drain(generation)
     assert log.kinds == ["message_delta", "message_stop"]
-    assert generation.settlement("w").output_tokens == 0
+    assert settlement_of(generation).output_tokens == 0
 
 
 def test_a_stop_string_ends_it_and_no_part_of_it_leaves(log: Log) -> None:
@@ -121,7 +127,7 @@ def test_a_stop_string_ends_it_and_no_part_of_it_leaves(log: Log) -> None:
     assert log.text == "it is EN "
     assert log.events[-2]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": "END"}
     assert generation.outcome == "stop_sequence"
-    assert generation.settlement("w").output_tokens == len("it is EN ")
+    assert settlement_of(generation).output_tokens == len("it is EN ")
 
 
 def test_a_held_beginning_leaves_at_the_end(log: Log) -> None:
@@ -144,7 +150,7 @@ def test_a_cancel_closes_the_block(log: Log) -> None:
     log.drain(generation)
     assert log.kinds == ["start", "stop", "message_delta", "message_stop"]
     assert log.events[-2]["delta"]["stop_reason"] == "cancelled"
-    assert generation.settlement("w").outcome == "client_gone"
+    assert settlement_of(generation).outcome == "client_gone"
 
 
 def test_an_engine_error_is_typed_and_comes_last(log: Log) -> None:
@@ -178,15 +184,40 @@ def test_another_worker_goes_on_after_any_token(log: Log, cut: int) -> None:
     assert first.text == text
     assert [int(entry_id.partition(b"-")[0]) for entry_id, _ in first.entries] == list(range(2, len(first.entries) + 2))
     assert first.kinds == ["start", "stop", "message_delta", "message_stop"]
-    assert heir.settlement("w").output_tokens == len(log.ids(text))
+    assert settlement_of(heir).output_tokens == len(log.ids(text))
 
 
 def test_a_log_that_has_its_end_is_only_settled(log: Log) -> None:
     log.say(log.generation(), "Hey", finish="max_tokens")
     heir = log.generation(attempt=2)
     assert heir.outcome == "max_tokens"
-    assert heir.settlement("w").output_tokens == 3
+    assert settlement_of(heir).output_tokens == 3
 
 
 def test_progress_is_what_the_log_says() -> None:
     assert progress_of([]) == Progress(last_id=0)
+
+
+def test_a_batch_that_was_refused_comes_first_again(log: Log) -> None:
+    generation = log.generation()
+    generation.accept(StepOutput("msg_1", log.ids("a")))
+    assert generation.put_back(generation.take()) == 0
+    generation.accept(StepOutput("msg_1", log.ids("b"), "end_of_text"))
+    assert generation.put_back(batch := generation.take()) > 0
+    assert (batch.first_id, batch.outcome, batch.deltas) == (2, "end_turn", 2)
+    log.drain(generation)
+    assert log.text == "ab"
+
+
+def test_it_is_due_for_news_and_now_and_then(log: Log) -> None:
+    generation = log.generation()
+    due = [generation.is_due]
+    generation.take()
+    due.append(generation.is_due)
+    generation.accept(StepOutput("msg_1", log.ids("a")))
+    assert [*due, generation.is_due] == [True, False, True]
+
+
+def test_a_policy_that_it_does_not_know_lets_nothing_out(log: Log) -> None:
+    with pytest.raises(UnknownPolicy):
+        log.generation(policy="strict")

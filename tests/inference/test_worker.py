@@ -5,60 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import redis
 from tokenizers import Tokenizer
 
+from inference import worker as worker_module
 from inference.broker import Broker
 from inference.detokenizer import Vocabulary
 from inference.engines.base import StepOutput
 from inference.protocol import keys, scripts
-from inference.protocol.reports import Settlement
-from inference.protocol.settings import Settings, load
+from inference.text import Piece
 from inference.worker import Worker
-from tests.inference.tools import MODEL, ScriptedEngine, a_request, enqueue, entries_of
-
-SETTINGS = load({"SLUICE_MODEL": MODEL})
-
-
-class Bench:
-    """A worker on a bench: its engine, its Redis, and what came out."""
-
-    def __init__(self, store: redis.Redis, vocabulary: Vocabulary, settings: Settings = SETTINGS) -> None:
-        self.store, self.engine = store, ScriptedEngine()
-        broker = Broker(store, model=MODEL, lease_s=settings.lease_s, log_ttl_s=60)
-        self.worker = Worker(self.engine, broker, vocabulary, settings)
-
-    def turn(self, *outputs: StepOutput) -> None:
-        self.engine.steps.append(list(outputs))
-        self.worker.turn()
-
-    def events(self, message_id: str = "msg_1") -> list[dict[str, Any]]:
-        rows = entries_of(self.store, keys.log(message_id))
-        return [json.loads(fields[b"f"].rpartition(b"data: ")[2]) for _, fields in rows]
-
-    def settlements(self) -> list[Settlement]:
-        return [Settlement.decode(fields[b"r"]) for _, fields in entries_of(self.store, keys.settlements(MODEL))]
-
-    def lapse(self, message_id: str = "msg_1") -> None:
-        self.store.zadd(keys.leases(MODEL), {message_id: 0})
-
-
-@pytest.fixture(scope="session")
-def words(model_folder: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(model_folder / "tokenizer.json"))
-
-
-@pytest.fixture(scope="session")
-def vocabulary(model_folder: Path) -> Vocabulary:
-    return Vocabulary.load(model_folder)
-
-
-@pytest.fixture
-def bench(store: redis.Redis, vocabulary: Vocabulary) -> Bench:
-    return Bench(store, vocabulary)
+from tests.inference.tools import MODEL, SETTINGS, Bench, ScriptedEngine, a_request, enqueue
 
 
 def test_it_works(bench: Bench, words: Tokenizer) -> None:
@@ -74,7 +33,7 @@ def test_it_works(bench: Bench, words: Tokenizer) -> None:
     ]  # fmt: skip
     (settlement,) = bench.settlements()
     assert (settlement.outcome, settlement.output_tokens, settlement.attempts) == ("end_turn", 2, 1)
-    assert not bench.store.exists(keys.payloads(MODEL), keys.leases(MODEL), keys.attempts(MODEL))
+    assert bench.is_forgotten()
 
 
 def test_it_claims_no_more_than_fits(bench: Bench) -> None:
@@ -97,15 +56,6 @@ def test_it_stops_on_a_cancel_within_one_step(bench: Bench, words: Tokenizer) ->
     assert [s.outcome for s in bench.settlements()] == ["client_gone"]
 
 
-def test_a_request_cancelled_in_the_queue_never_reaches_the_engine(bench: Bench) -> None:
-    enqueue(bench.store, a_request())
-    bench.store.eval(scripts.CANCEL, 1, keys.meta("msg_1"), "client_gone")
-    bench.turn()
-    bench.turn()
-    assert bench.engine.submitted == []
-    assert [s.outcome for s in bench.settlements()] == ["client_gone"]
-
-
 def test_a_stop_string_stops_the_engine(bench: Bench, words: Tokenizer) -> None:
     enqueue(bench.store, a_request(stop_sequences=(" world",)))
     bench.turn()
@@ -114,15 +64,13 @@ def test_a_stop_string_stops_the_engine(bench: Bench, words: Tokenizer) -> None:
     assert [s.outcome for s in bench.settlements()] == ["stop_sequence"]
 
 
-def test_another_worker_continues_and_the_stale_one_is_fenced(
-    bench: Bench, store: redis.Redis, vocabulary: Vocabulary, words: Tokenizer
-) -> None:
+def test_another_worker_continues_and_the_stale_one_is_fenced(bench: Bench, words: Tokenizer) -> None:
     one, two, three = words.encode("one two three").ids
-    enqueue(store, a_request())
+    enqueue(bench.store, a_request())
     bench.turn()
     bench.turn(StepOutput("msg_1", (one,)))
     bench.lapse()
-    heir = Bench(store, vocabulary)
+    heir = bench.another()
     heir.turn()
     assert heir.engine.submitted[0].generated_ids == (one,)
     bench.turn(StepOutput("msg_1", (two,)))
@@ -134,49 +82,154 @@ def test_another_worker_continues_and_the_stale_one_is_fenced(
     assert [(s.attempts, s.output_tokens) for s in heir.settlements()] == [(2, 3)]
 
 
-def test_a_message_that_ended_unsettled_is_settled_once(
-    bench: Bench, store: redis.Redis, vocabulary: Vocabulary, words: Tokenizer
-) -> None:
-    enqueue(store, a_request())
-    bench.turn()
-    broker = bench.worker._broker
-    broker.settle = lambda settlement: broker.renew([])  # type: ignore[method-assign]  # the crash
-    bench.turn(StepOutput("msg_1", tuple(words.encode("hello").ids), "max_tokens"))
-    bench.lapse()
-    Bench(store, vocabulary).turn()
-    assert [(s.outcome, s.output_tokens) for s in bench.settlements()] == [("max_tokens", 1)]
-
-
-def test_after_three_attempts_it_gives_up(bench: Bench, store: redis.Redis, vocabulary: Vocabulary) -> None:
-    enqueue(store, a_request())
-    for _ in range(3):
-        Bench(store, vocabulary).turn()
-        bench.lapse()
-    bench.turn()
-    bench.turn()
-    assert bench.events()[-1]["error"]["type"] == "api_error"
-    assert [s.outcome for s in bench.settlements()] == ["worker_lost"]
-
-
-def test_what_waited_too_long_times_out(store: redis.Redis, vocabulary: Vocabulary) -> None:
-    enqueue(store, a_request())
-    waited = int(store.zscore(keys.ready(MODEL), "msg_1") or 0) - 61_000
-    blob = cast(bytes, store.hget(keys.payloads(MODEL), "msg_1")).partition(b"|")[2]
-    store.hset(keys.payloads(MODEL), "msg_1", b"%d|%s" % (waited, blob))
-    bench = Bench(store, vocabulary)
-    bench.turn()
-    bench.turn()
-    assert bench.events()[-1]["error"]["type"] == "timeout_error"
-    assert [s.outcome for s in bench.settlements()] == ["timeout"]
-
-
-def test_a_worker_that_stops_hands_its_messages_over(bench: Bench) -> None:
+def test_after_an_outage_it_keeps_what_it_runs(bench: Bench) -> None:
     enqueue(bench.store, a_request())
     bench.turn()
+    bench.lapse()
+    bench.turn()
+    assert bench.submitted == ["msg_1"]
+    assert bench.engine.cancelled == []
+
+
+def test_it_starts_anew_on_a_claim_of_its_own(bench: Bench, words: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = words.encode("one two").ids
+    enqueue(bench.store, a_request())
+    bench.turn()
+    bench.lapse()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.worker, "_renewals", lambda claiming: [])  # Redis had forgotten that script alone
+        bench.turn(StepOutput("msg_1", (one,)))
+    assert bench.engine.cancelled == ["msg_1"]
+    assert bench.engine.submitted[1].generated_ids == (one,)
+    bench.turn(StepOutput("msg_1", (two,), "max_tokens"))
+    assert [(s.outcome, s.output_tokens, s.attempts) for s in bench.settlements()] == [("max_tokens", 2, 2)]
+
+
+def test_a_fault_of_one_message_ends_it_alone(
+    bench: Bench, words: Tokenizer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "the text"
+
+    def fail(token_id: int) -> Piece:
+        raise ValueError(secret)
+
+    one, two = words.encode("one two").ids
+    for name in ("msg_1", "msg_2"):
+        enqueue(bench.store, a_request(name))
+    bench.turn()
+    monkeypatch.setattr(bench.worker._running["msg_1"]._detokenizer, "push", fail)
+    bench.turn(StepOutput("msg_1", (one,)), StepOutput("msg_2", (one,)))
+    bench.turn(StepOutput("msg_2", (two,), "max_tokens"))
+    assert set(bench.engine.cancelled) == {"msg_1"}
+    assert bench.events()[-1]["error"]["type"] == "api_error"
+    assert bench.outcomes == ["error", "max_tokens"]
+    assert "msg_1: failed: " in caplog.text
+    assert secret not in caplog.text
+
+
+def test_a_fault_of_the_engine_is_fatal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> list[StepOutput]:
+        raise RuntimeError("device lost")
+
+    bench.turn()
+    monkeypatch.setattr(bench.engine, "step", fail)
+    with pytest.raises(RuntimeError):
+        bench.worker.run()
+    assert not bench.store.hlen(keys.WORKERS), "it is off the list"
+
+
+def test_a_request_that_the_engine_chokes_on_ends_alone(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.engine.refusal = TypeError("'<' not supported")
+    bench.turn()
+    bench.turn()
+    assert bench.outcomes == ["error"]
+
+
+def test_it_waits_for_room_in_a_full_redis(bench: Bench, words: Tokenizer) -> None:
+    one, two = words.encode("one two").ids
+    enqueue(bench.store, a_request())
+    with bench.full():
+        bench.turn()
+        bench.turn(StepOutput("msg_1", (one,)))
+        assert len(bench.events()) == 1
+        bench.turn()
+    bench.turn(StepOutput("msg_1", (two,), "max_tokens"))
+    assert [e["delta"]["text"] for e in bench.events() if e["type"] == "content_block_delta"] == ["one", " two"]
+    assert bench.outcomes == ["max_tokens"]
+
+
+def test_it_ends_what_a_full_redis_refuses_for_long(
+    bench: Bench, words: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "FULL_PATIENCE_S", 0)
+    enqueue(bench.store, a_request())
+    bench.turn()
+    with bench.full():
+        bench.turn(StepOutput("msg_1", tuple(words.encode("hello").ids)))
+        bench.turn()
+        bench.turn()
+    assert bench.engine.cancelled == ["msg_1"]
+    assert bench.events()[-1]["type"] == "error"
+    assert bench.outcomes == ["error"]
+
+
+def test_a_log_that_takes_no_events_ends_alone(bench: Bench, words: Tokenizer) -> None:
+    for name in ("msg_1", "msg_2"):
+        enqueue(bench.store, a_request(name))
+    bench.turn()
+    bench.store.set(keys.log("msg_1"), "not a stream")
+    hello = tuple(words.encode("hello").ids)
+    bench.turn(StepOutput("msg_1", hello), StepOutput("msg_2", hello))
+    bench.turn(StepOutput("msg_2", (), "end_of_text"))
+    assert bench.outcomes == ["error", "end_turn"]
+
+
+def test_what_cannot_be_settled_is_left_to_its_heir(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    bench.store.set(keys.settlements(MODEL), "not a stream")
+    bench.turn(StepOutput("msg_1", (), "end_of_text"))
+    bench.store.delete(keys.settlements(MODEL))
+    assert not bench.worker._running
+
+
+def test_it_waits_while_redis_is_a_replica(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.store.replicaof("127.0.0.1", "1")
+    promotion = threading.Timer(0.2, bench.store.replicaof, ("NO", "ONE"))
+    promotion.start()
+    bench.turn()
+    promotion.join()
+    assert bench.submitted == ["msg_1"]
+
+
+def test_a_worker_that_stops_hands_its_messages_over(bench: Bench, words: Tokenizer) -> None:
+    for name in ("msg_1", "msg_2"):
+        enqueue(bench.store, a_request(name))
+    bench.turn()
+    hello = tuple(words.encode("hello").ids)
+    bench.worker._accept(StepOutput("msg_1", hello))
+    bench.worker._accept(StepOutput("msg_2", hello, "max_tokens"))
     bench.worker.stop()
     bench.worker.run()
-    assert bench.store.zscore(keys.ready(MODEL), "msg_1") == 0
+    assert bench.store.zrange(keys.ready(MODEL), 0, -1) == [b"msg_1"]
+    assert bench.outcomes == ["max_tokens"], "what was finished is not dropped"
     assert not bench.store.hlen(keys.WORKERS)
+    heir = bench.another()
+    heir.turn()
+    assert heir.engine.submitted[0].generated_ids == hello
+
+
+def test_messages_handed_over_are_not_lost(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    for _ in range(5):
+        one = bench.another()
+        one.turn()
+        one.worker.stop()
+        one.worker.run()
+    bench.turn()
+    assert bench.submitted == ["msg_1"]
 
 
 def test_a_worker_can_be_stopped_while_redis_is_away(vocabulary: Vocabulary, tmp_path: Path) -> None:
@@ -202,4 +255,5 @@ def test_its_heartbeat_says_what_it_serves(bench: Bench) -> None:
     bench.turn()
     (raw,) = bench.store.hvals(keys.WORKERS)
     assert json.loads(raw)["model"] == MODEL
+    assert abs(json.loads(raw)["seen_at"] - bench.store.time()[0]) < 5
     assert bench.store.smembers(keys.MODELS) == {MODEL.encode()}

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
 
 import redis
 
+from inference.broker import Broker
+from inference.detokenizer import Vocabulary
 from inference.engines.base import EngineRequest, EngineStats, StepOutput
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents
 from inference.protocol.progress import Entry
+from inference.protocol.reports import Settlement
 from inference.protocol.requests import GenerationRequest
+from inference.protocol.settings import Settings, load
+from inference.worker import Worker
 
 MODEL = "m"
+SETTINGS = load({"SLUICE_MODEL": MODEL})
 
 
 def a_request(message_id: str = "msg_1", **changes: Any) -> GenerationRequest:
@@ -29,9 +38,8 @@ def entries_of(store: redis.Redis, stream: str) -> list[Entry]:
 def enqueue(store: redis.Redis, request: GenerationRequest, *, head_start_ms: int = 0, limit: int = 100) -> int:
     """Do what the gateway does: open the log and queue the request."""
     start = MessageEvents().message_start(message_id=request.id, model=MODEL, input_tokens=3, retry_ms=2000)
-    store.eval(
-        scripts.OPEN, 2, keys.log(request.id), keys.meta(request.id), start, 60, "attempt", 0, "organization", "o"
-    )
+    names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))
+    store.eval(scripts.OPEN, 3, *names, start, 60, 60, request.organization, 0, "key", request.key)
     names = (keys.ready(MODEL), keys.payloads(MODEL), keys.wake(MODEL))
     return int(store.eval(scripts.ENQUEUE, 3, *names, request.id, request.encode(), head_start_ms, limit))
 
@@ -43,11 +51,14 @@ class ScriptedEngine:
     max_batch = 4
 
     def __init__(self) -> None:
+        self.refusal: Exception | None = None
         self.submitted: list[EngineRequest] = []
         self.cancelled: list[str] = []
         self.steps: list[list[StepOutput]] = []
 
     def submit(self, request: EngineRequest) -> None:
+        if self.refusal:
+            raise self.refusal
         self.submitted.append(request)
 
     def cancel(self, request_id: str) -> None:
@@ -58,3 +69,68 @@ class ScriptedEngine:
 
     def stats(self) -> EngineStats:
         return EngineStats()
+
+
+class Bench:
+    """A worker on a bench: its engine, its Redis, and what came out."""
+
+    def __init__(self, store: redis.Redis, vocabulary: Vocabulary, settings: Settings = SETTINGS) -> None:
+        self.store, self.engine, self.vocabulary = store, ScriptedEngine(), vocabulary
+        broker = Broker(store, model=MODEL, lease_s=settings.lease_s, log_ttl_s=60)
+        self.worker = Worker(self.engine, broker, vocabulary, settings)
+
+    def another(self) -> Bench:
+        """Return a second worker on the same Redis."""
+        return Bench(self.store, self.vocabulary)
+
+    def turn(self, *outputs: StepOutput) -> None:
+        self.engine.steps.append(list(outputs))
+        self.worker.turn()
+
+    def events(self, message_id: str = "msg_1") -> list[dict[str, Any]]:
+        rows = entries_of(self.store, keys.log(message_id))
+        return [json.loads(fields[b"f"].rpartition(b"data: ")[2]) for _, fields in rows]
+
+    def settlements(self) -> list[Settlement]:
+        return [Settlement.decode(fields[b"r"]) for _, fields in entries_of(self.store, keys.settlements(MODEL))]
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [settlement.outcome for settlement in self.settlements()]
+
+    @property
+    def submitted(self) -> list[str]:
+        return [request.id for request in self.engine.submitted]
+
+    def is_forgotten(self) -> bool:
+        """Say whether nothing is left in the queue."""
+        return not self.store.exists(keys.ready(MODEL), keys.payloads(MODEL), keys.leases(MODEL), keys.attempts(MODEL))
+
+    def lapse(self, message_id: str = "msg_1") -> None:
+        self.store.zadd(keys.leases(MODEL), {message_id: 0})
+
+    def crash_before_settling(self, *outputs: StepOutput) -> None:
+        """Do a turn that dies between the last event and the settlement."""
+        broker = self.worker._broker
+        broker.settle = lambda settlement: broker.renew([])  # type: ignore[method-assign]  # says nothing
+        self.turn(*outputs)
+
+    def age(self, message_id: str = "msg_1", *, seconds: float) -> None:
+        """Let a request have come so much earlier."""
+        arrived, _, blob = cast(bytes, self.store.hget(keys.payloads(MODEL), message_id)).partition(b"|")
+        self.store.hset(keys.payloads(MODEL), message_id, b"%d|%s" % (int(arrived) - int(seconds * 1000), blob))
+
+    def rewrite(self, message_id: str = "msg_1", **changes: Any) -> None:
+        """Change fields of a queued payload."""
+        arrived, _, blob = cast(bytes, self.store.hget(keys.payloads(MODEL), message_id)).partition(b"|")
+        body = json.dumps(json.loads(blob) | changes).encode()
+        self.store.hset(keys.payloads(MODEL), message_id, arrived + b"|" + body)
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Let Redis have no memory left."""
+        self.store.config_set("maxmemory", 1)
+        try:
+            yield
+        finally:
+            self.store.config_set("maxmemory", 0)

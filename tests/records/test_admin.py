@@ -41,3 +41,15 @@ def test_records_are_not_changed_by_hand(admin_client: Client, alice: Tenant) ->
     assert admin_client.get("/admin/records/requestrecord/add/").status_code == 403
     assert admin_client.post("/admin/records/requestrecord/msg_1/change/", {}).status_code == 403
     assert admin_client.get("/admin/records/requestrecord/msg_1/delete/").status_code == 403
+
+
+def test_a_record_outlives_what_it_names(admin_client: Client, alice: Tenant) -> None:
+    make(alice, "msg_1")
+    owner = alice.key.organization_id
+    alice.key.delete()
+    alice.key.organization.delete()
+    page = admin_client.get("/admin/records/requestrecord/").content.decode()
+    assert "msg_1" in page
+    assert owner in page
+    detail = admin_client.get("/admin/records/requestrecord/msg_1/change/")
+    assert (detail.status_code, owner in detail.content.decode()) == (200, True)

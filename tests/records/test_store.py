@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import redis
-from django.db import DatabaseError
+from django.db import DatabaseError, DataError, connection
+from django.test.utils import CaptureQueriesContext
 
 from inference.protocol import keys
-from inference.protocol.reports import Delivery, Settlement
+from inference.protocol.reports import Delivery, Report, Settlement
 from records import store as record_store
 from records.models import RequestRecord
-from records.store import SETTLE_DELAY_MS, merge, store_reports
+from records.store import BAD_REPORTS, SETTLE_DELAY_MS, merge, store_reports
 from tests.conftest import Tenant
+from tests.inference.tools import entries_of
 
 pytestmark = pytest.mark.django_db
 
@@ -94,3 +97,88 @@ def test_nothing_is_lost_while_the_database_is_away(
             store_reports(store)
     assert store_reports(store) == 1
     assert RequestRecord.objects.count() == 1
+
+
+def test_both_halves_are_committed_at_once(store: redis.Redis, settlement: Settlement, delivery: Delivery) -> None:
+    settle(store, settlement)
+    store.xadd(keys.DELIVERIES, {"r": delivery.encode()})
+    with CaptureQueriesContext(connection) as queries:
+        store_reports(store)
+    kinds = [query["sql"].split()[0] for query in queries.captured_queries]
+    assert kinds == ["SAVEPOINT", "INSERT", "INSERT", "RELEASE"]
+
+
+def test_settlements_wait_for_the_deliveries_of_their_time(
+    store: redis.Redis, settlement: Settlement, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_store, "BATCH", 2)
+    settle(store, settlement)
+    for i in (3, 2, 1):
+        store.xadd(keys.DELIVERIES, {"r": replace(delivery, id=f"msg_{i}").encode()})
+    assert store_reports(store) == 2
+    assert set(RequestRecord.objects.values_list("outcome", flat=True)) == {""}
+    assert store_reports(store) == 2
+    record = RequestRecord.objects.exclude(outcome="").get()
+    assert (record.id, record.ttft_ms) == ("msg_1", 30.0)
+
+
+@pytest.mark.parametrize("blob", [b"\xff", b"null", b"[]", b"{", b'{"id": "msg_9"}'])
+def test_what_cannot_be_read_is_set_aside(
+    store: redis.Redis, settlement: Settlement, blob: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.xadd(keys.DELIVERIES, {"r": blob}, id="7-0")
+    settle(store, settlement)
+    assert store_reports(store) == 2
+    assert store_reports(store) == 0
+    assert RequestRecord.objects.get().id == "msg_1"
+    ((_, aside),) = entries_of(store, BAD_REPORTS)
+    assert (aside[b"r"], aside[b"id"], aside[b"stream"]) == (blob, b"7-0", keys.DELIVERIES.encode())
+    assert f"{keys.DELIVERIES} 7-0 of message unknown cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "bad", [{"input_tokens": -7654321}, {"output_tokens": 2**80}, {"created_at": 1e30}, {"queue_ms": "x7654321"}]
+)
+def test_a_row_that_is_refused_does_not_hold_up_the_others(
+    store: redis.Redis, settlement: Settlement, bad: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    settle(store, replace(settlement, id="msg_0", **bad))  # type: ignore[arg-type]
+    settle(store, settlement, age_ms=SETTLE_DELAY_MS + 20)
+    assert store_reports(store) == 2
+    assert RequestRecord.objects.get().id == "msg_1"
+    assert store.xlen(keys.settlements("m")) == 0
+    assert store.xlen(BAD_REPORTS) == 1
+    assert "message msg_0 was refused by the database" in caplog.text
+    assert "7654321" not in caplog.text, "a reason, but no content"
+
+
+def test_a_refusal_of_the_whole_batch_is_sorted_out_row_by_row(
+    store: redis.Redis, settlement: Settlement, delivery: Delivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def picky(reports: Sequence[Report]) -> None:
+        if any(report.id == "msg_0" for report in reports):
+            raise DataError("value too long for type character varying(40)")
+        merge(reports)
+
+    monkeypatch.setattr(record_store, "merge", picky)
+    settle(store, replace(settlement, id="msg_0"))
+    settle(store, settlement, age_ms=SETTLE_DELAY_MS + 20)
+    store.xadd(keys.DELIVERIES, {"r": delivery.encode()})
+    assert store_reports(store) == 3
+    assert RequestRecord.objects.get().ttft_ms == 30.0
+    assert store.xlen(BAD_REPORTS) == 1
+
+
+def test_nothing_is_set_aside_while_the_database_is_away(
+    store: redis.Redis, settlement: Settlement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails_later(reports: Sequence[Report]) -> None:
+        raise DataError("bad") if len(reports) > 1 else DatabaseError("away")
+
+    monkeypatch.setattr(record_store, "merge", fails_later)
+    store.xadd(keys.DELIVERIES, {"r": "nonsense"})
+    settle(store, settlement)
+    settle(store, settlement, age_ms=SETTLE_DELAY_MS + 20)
+    with pytest.raises(DatabaseError, match="away"):
+        store_reports(store)
+    assert (store.xlen(keys.settlements("m")), store.xlen(keys.DELIVERIES), store.xlen(BAD_REPORTS)) == (2, 1, 0)

@@ -29,6 +29,7 @@ from inference.worker import Worker
 from streaming.asgi import Message, Scope
 from streaming.auth import key_of
 from streaming.gateway import Gateway
+from streaming.prompts import PromptTemplate
 from streaming.routes import routes
 from tests.inference.tools import entries_of
 
@@ -67,6 +68,11 @@ def vocabulary(model_folder: Path) -> Vocabulary:
     return Vocabulary.load(model_folder)
 
 
+@pytest.fixture(scope="session")
+def template(model_folder: Path) -> PromptTemplate:
+    return PromptTemplate.load(model_folder)
+
+
 @pytest.fixture
 def worker(store: redis.Redis, settings: Settings, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Iterator[Worker]:
     engine = SimulatedEngine(
@@ -87,8 +93,9 @@ def worker(store: redis.Redis, settings: Settings, tokenizer: Tokenizer, vocabul
 
 
 @pytest.fixture
-async def gateway(worker: Worker, settings: Settings) -> AsyncIterator[Gateway]:
+async def gateway(worker: Worker, settings: Settings, template: PromptTemplate) -> AsyncIterator[Gateway]:
     made = Gateway(settings)
+    made.catalog._templates[settings.model] = template  # loading it takes longer than a test
     made.authenticator = KnownCaller()  # type: ignore[assignment]  # no database in these tests
     yield made
     await made.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ from inference.protocol.settings import Settings
 from tests.streaming.conftest import Ask, Response, a_body, settlement_of
 
 
-async def post(ask: Ask, key: str = "k", path: str = "/v1/streams", **more: object) -> Response:
+async def post(ask: Ask, key: str = "k", path: str = "/v1/streams", **more: Any) -> Response:
     response: Response = await (await ask("POST", path, a_body(**more), idempotency_key=key)).whole()
     return response
 

@@ -28,7 +28,8 @@ def numbered(r: Response) -> list[tuple[str, dict[str, Any]]]:
 
 
 async def posted(ask: Ask, **more: Any) -> Response:
-    return await (await ask("POST", "/v1/messages", a_body(stream=True, **more))).whole()
+    r: Response = await (await ask("POST", "/v1/messages", a_body(stream=True, **more))).whole()
+    return r
 
 
 def id_of(r: Response) -> str:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import torch
+
+from inference.protocol.settings import SettingError
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
 
 def resolve_device(name: str) -> torch.device:
+    """Return the device of a name, or raise `SettingError` when this machine has no such device."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise SettingError(f"SLUICE_DEVICE={name!r}: expected auto, cpu, cuda or cuda:N.")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise SettingError(f"SLUICE_DEVICE={name!r}: this machine has {torch.cuda.device_count()} CUDA devices.")
+    return device
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:

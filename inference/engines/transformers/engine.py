@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -34,8 +36,17 @@ class Runner(Protocol):
 class TransformersEngine:
     """Decodes many sequences together: `submit` and `cancel` between steps, all from one thread."""
 
-    def __init__(self, runner: Runner, scheduler: Scheduler, *, context_length: int, end_ids: frozenset[int]) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        scheduler: Scheduler,
+        *,
+        context_length: int,
+        end_ids: frozenset[int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.context_length = context_length
+        self._clock = clock
         self._runner = runner
         self._scheduler = scheduler
         self._end_ids = end_ids
@@ -107,13 +118,16 @@ class TransformersEngine:
         ids = (*request.prompt_ids, *request.generated_ids)
         if min(ids) < 0 or max(ids) >= self._runner.vocab_size:
             return "A token id is outside the model's vocabulary."  # on a GPU it would take all others down with it
-        return ""
+        return request.sampling.problem
 
     def _compute(self, chunks: list[Chunk]) -> list[StepOutput]:
+        started = self._clock()
         try:
             drawn = self._runner.run(chunks)
         except Exception as error:
             return self._fail(chunks, error)
+        if drawn:  # only then has a GPU been waited for
+            self._scheduler.pace.note([chunk.num_tokens for chunk in chunks], self._clock() - started)
         for chunk in chunks:
             chunk.sequence.num_computed = chunk.end
         outputs = [self._collect(sequence, token) for sequence, token in drawn]
@@ -123,7 +137,7 @@ class TransformersEngine:
 
     def _collect(self, sequence: Sequence, token: int | None) -> StepOutput:
         if token is None:
-            return self._end(sequence, finish="error", error="The model's output is not a number.")
+            return self._end(sequence, finish="error", error="No token could be drawn from the model's output.")
         if token in self._end_ids:
             return self._end(sequence, finish="end_of_text")
         sequence.token_ids.append(token)

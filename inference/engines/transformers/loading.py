@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
+from inference.engines.base import EngineError
 from inference.engines.transformers.attention import NAME, Extra
 from inference.engines.transformers.cache import CacheShape
 
@@ -19,7 +21,7 @@ UNSUPPORTED = ("attention_mask", "position_bias", "s_aux", "sinks", "softcap")
 UNBOUNDED = 1 << 30
 
 
-class ModelError(ValueError):
+class ModelError(EngineError):
     """Raised when a model is missing or would be served wrongly; the message says what is in the way."""
 
 
@@ -28,14 +30,17 @@ def load_model(path: Path, device: torch.device, dtype: torch.dtype) -> PreTrain
     if not (path / "config.json").is_file():
         raise ModelError(f"No model at {path}: `manage.py fetch_model` brings one.")
     disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers has it untyped
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        path,
-        dtype=dtype,
-        attn_implementation=NAME,
-        use_safetensors=True,
-        trust_remote_code=False,
-        local_files_only=True,
-    )
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=dtype,
+            attn_implementation=NAME,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+        )
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"The model at {path} cannot be loaded: {' '.join(str(error).split())}") from error
     torch.nn.Module.to(model, device)
     model.requires_grad_(False)
     return model

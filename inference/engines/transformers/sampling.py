@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from inference.protocol.requests import Sampling
+
+logger = logging.getLogger(__name__)
 
 COLDEST = 1e-5  # below this temperature the likeliest token has all the weight a float can tell
 NUCLEUS_GUESS = 1024  # the likeliest tokens, among which `top_p` nearly always ends; sorting all costs seven times more
@@ -43,7 +46,18 @@ class Sampler:
         self._token_hashes = _mix(torch.arange(vocab_size, dtype=torch.int32, device=device).mul_(0x1E3779B1).add_(1))
 
     def sample(self, logits: Tensor, draws: list[Draw]) -> list[int | None]:
-        """Return a token for each row of the logits [rows, vocab]; None where they hold no finite maximum."""
+        """Return a token for each row of the logits [rows, vocab]; None where none can be drawn."""
+        try:
+            return self._sample(logits, draws)
+        except torch.AcceleratorError:
+            raise  # the device is lost
+        except Exception as error:
+            if len(draws) > 1:  # one row is no reason to fail the others
+                return [token for row, draw in enumerate(draws) for token in self.sample(logits[row : row + 1], [draw])]
+            logger.error("Drawing a token failed.", exc_info=error)
+            return [None]
+
+    def _sample(self, logits: Tensor, draws: list[Draw]) -> list[int | None]:
         best, tokens = logits.max(dim=-1)
         rows = [row for row, draw in enumerate(draws) if not draw.is_greedy]
         if rows:
@@ -89,7 +103,7 @@ def _weights(logits: Tensor, best: Tensor, draws: list[Draw]) -> Tensor:
 def limit(weights: Tensor, samplings: list[Sampling]) -> Tensor:
     """Zero the weights [rows, vocab] outside each row's `top_k` likeliest, and then outside its `top_p` of the mass."""
     vocab_size = weights.shape[-1]
-    width = min(vocab_size, max(s.top_k or NUCLEUS_GUESS for s in samplings))
+    width = max(_top_k(s, vocab_size) if s.top_k else min(NUCLEUS_GUESS, vocab_size) for s in samplings)
     limited, is_done = _limit_within(width, weights, samplings)
     missed = [row for row, done in enumerate(is_done.tolist()) if not done]
     if missed:
@@ -100,7 +114,7 @@ def limit(weights: Tensor, samplings: list[Sampling]) -> Tensor:
 def _limit_within(width: int, weights: Tensor, samplings: list[Sampling]) -> tuple[Tensor, Tensor]:
     """Limit the weights to what stays among the `width` likeliest; also tell which rows need no more than these."""
     vocab_size = weights.shape[-1]
-    top_k = torch.tensor([[s.top_k or vocab_size] for s in samplings], device=weights.device)
+    top_k = torch.tensor([[_top_k(s, vocab_size)] for s in samplings], device=weights.device)
     # The likeliest token always stays; a `top_p` of 1 must not lose the last ones to rounding.
     top_p = torch.tensor([[max(s.top_p, 1e-9) if s.top_p < 1 else torch.inf] for s in samplings], device=weights.device)
     values, ids = weights.topk(width, dim=-1)
@@ -110,3 +124,7 @@ def _limit_within(width: int, weights: Tensor, samplings: list[Sampling]) -> tup
     is_done = (top_k <= width) | (cumulative[:, -1:] >= mass) | (width == vocab_size)
     values.masked_fill_(cumulative - values >= mass, 0)
     return torch.zeros_like(weights).scatter_(-1, ids, values), is_done[:, 0]
+
+
+def _top_k(sampling: Sampling, vocab_size: int) -> int:
+    return min(sampling.top_k or vocab_size, vocab_size)

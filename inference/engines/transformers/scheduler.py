@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import deque
 
 from inference.engines.transformers.kv_blocks import BlockPool
+from inference.engines.transformers.pace import Pace
 from inference.engines.transformers.sequence import Chunk, Sequence
 
 
 class Scheduler:
     """First come, first served: decode for all that run, then prefill in chunks, within `max_batch_tokens` a step.
+
+    Beside sequences that decode, prefill takes only what the pace allows, so that nobody's stream stands still.
 
     Blocks are taken as they are needed. When none is left, the youngest goes back to the front of the queue, to be
     recomputed from its tokens. So the oldest always gets on, and since every sequence alone fits the pool, each becomes
@@ -21,6 +24,7 @@ class Scheduler:
         self.max_batch = min(max_batch, max_batch_tokens)  # each that decodes needs a token of the step
         self.max_batch_tokens = max_batch_tokens
         self.waiting: deque[Sequence] = deque()
+        self.pace = Pace(least=pool.block_size)
         # In order of arrival. Prefill is served in that order, so those that decode stand before those that prefill.
         self.running: list[Sequence] = []
 
@@ -38,9 +42,9 @@ class Scheduler:
     def schedule(self) -> list[Chunk]:
         """Choose the chunks of the next step."""
         self._make_room()
-        self._admit()
+        budget = self._budget()
+        self._admit(budget)
         chunks = []
-        budget = self.max_batch_tokens
         for sequence in self.running:
             num_tokens = min(sequence.num_pending, budget)
             if num_tokens == 0:
@@ -49,6 +53,12 @@ class Scheduler:
             start = sequence.num_computed
             chunks.append(Chunk(sequence, start, start + num_tokens, self.pool.table(sequence.id)))
         return chunks
+
+    def _budget(self) -> int:
+        num_decodes = sum(sequence.num_pending == 1 for sequence in self.running)
+        if num_decodes == 0:
+            return self.max_batch_tokens
+        return min(self.max_batch_tokens, num_decodes + self.pace.allowance)
 
     def _make_room(self) -> None:
         """See that all that run have blocks for their tokens, if need be at the cost of the youngest."""
@@ -61,9 +71,9 @@ class Scheduler:
         sequence.num_computed = 0
         self.waiting.appendleft(sequence)
 
-    def _admit(self) -> None:
+    def _admit(self, budget: int) -> None:
         """Let the next in the queue run while they would get a share of this step."""
-        budget = self.max_batch_tokens - sum(sequence.num_pending for sequence in self.running)
+        budget -= sum(sequence.num_pending for sequence in self.running)
         while self.waiting and budget > 0 and len(self.running) < self.max_batch and self._can_hold(self.waiting[0]):
             sequence = self.waiting.popleft()
             self.pool.extend(sequence.id, sequence.num_tokens)

@@ -55,6 +55,14 @@ def test_any_text_is_one_ascii_line(text: str) -> None:
     assert data_of(written)["delta"]["text"] == text
 
 
+def test_each_block_has_its_own_index() -> None:
+    events = started()
+    for index in range(2):
+        events.start_text()
+        assert data_of(events.text("x"))["index"] == index
+        events.stop_block()
+
+
 def test_it_goes_on_in_a_block_that_another_worker_began() -> None:
     events = MessageEvents(last_id=7, next_index=2, open_block="text")
     written = events.text("x")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.protocol.reports import Delivery, Settlement
-from inference.protocol.requests import GenerationRequest, Sampling
+from inference.protocol.reports import Delivery, Settlement, common_of
+from inference.protocol.requests import VERSION, GenerationRequest, NewerVersion, PayloadError, Sampling
+from tests.inference.tools import a_request
 
 texts = st.text(max_size=20)
 requests = st.builds(
@@ -31,11 +34,49 @@ def test_a_request_survives_the_queue(request: GenerationRequest) -> None:
     assert GenerationRequest.decode(request.encode()) == request
 
 
-def test_fields_of_a_newer_version_are_left_out() -> None:
-    request = GenerationRequest(id="msg_1", model="m", organization="o", key="k", prompt_ids=(1,), texts=("x",),
-                                max_tokens=5, created_at=1.0)  # fmt: skip
-    newer = json.dumps(json.loads(request.encode()) | {"version": 99, "colour": "red"})
-    assert GenerationRequest.decode(newer) == request
+def changed(**changes: Any) -> str:
+    return json.dumps(json.loads(a_request().encode()) | changes)
+
+
+def test_fields_that_we_do_not_know_are_left_out() -> None:
+    newer = changed(colour="red", sampling={"temperature": 1.0, "min_p": 0.1})
+    assert GenerationRequest.decode(newer) == a_request()
+
+
+def test_it_refuses_a_newer_version() -> None:
+    with pytest.raises(NewerVersion):
+        GenerationRequest.decode(changed(version=VERSION + 1))
+
+
+@pytest.mark.parametrize("blob", ["secret", "[]", "{}", changed(sampling=7), changed(prompt_ids=None), b"\xff"])
+def test_it_tells_nothing_of_what_it_cannot_read(blob: str | bytes) -> None:
+    with pytest.raises(PayloadError) as caught:
+        GenerationRequest.decode(blob)
+    assert str(caught.value).endswith("Error")
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("sampling", "problem"),
+    [
+        (Sampling(), ""),
+        (Sampling(temperature=2, top_p=0, top_k=10**20), ""),
+        (Sampling(temperature=float("nan")), "temperature"),
+        (Sampling(temperature=float("inf")), "temperature"),
+        (Sampling(temperature=-1), "temperature"),
+        (Sampling(top_p=float("nan")), "top_p"),
+        (Sampling(top_p=1.1), "top_p"),
+        (Sampling(top_k=-1), "top_k"),
+    ],
+)
+def test_sampling_knows_its_ranges(sampling: Sampling, problem: str) -> None:
+    assert sampling.problem.partition(":")[0] == problem
+
+
+def test_a_report_has_what_is_common_from_its_request() -> None:
+    assert common_of(a_request()) == {
+        "id": "msg_1", "organization": "org_1", "key": "key_1", "model": "m", "created_at": 1.0, "input_tokens": 3,
+    }  # fmt: skip
 
 
 def test_reports_survive_their_streams() -> None:

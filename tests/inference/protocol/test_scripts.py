@@ -14,17 +14,17 @@ QUEUE = (keys.ready(MODEL), keys.payloads(MODEL), keys.leases(MODEL), keys.attem
 
 def claim(store: redis.Redis, count: int = 10, lease_ms: int = 10_000) -> list[tuple[str, int]]:
     reply: list[Any] = store.eval(scripts.CLAIM, 5, *QUEUE, keys.wake(MODEL), count, lease_ms)
-    return [(reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 4)]
+    return [(reply[i].decode(), reply[i + 1]) for i in range(0, len(reply), 5)]
 
 
-def append(store: redis.Redis, attempt: int, first_id: int, *frames: str, ended: int = 0) -> Any:
+def append(store: redis.Redis, attempt: int, first_id: int, *frames: str, outcome: str = "") -> Any:
     entries = [value for frame in frames for value in (frame, "7")]
-    arguments: tuple[Any, ...] = (attempt, keys.channel("msg_1"), first_id, 0, ended, 60, *entries)
+    arguments: tuple[Any, ...] = (attempt, keys.channel("msg_1"), first_id, 0, outcome, 60, *entries)
     return store.eval(scripts.APPEND, 2, keys.log("msg_1"), keys.meta("msg_1"), *arguments)
 
 
-def take(store: redis.Redis, attempt: int) -> Any:
-    return store.eval(scripts.TAKE, 1, keys.meta("msg_1"), attempt)
+def take(store: redis.Redis, attempt: int, age_ms: int = 5) -> Any:
+    return store.eval(scripts.TAKE, 1, keys.meta("msg_1"), attempt, age_ms)
 
 
 def ids_in_log(store: redis.Redis) -> list[bytes]:
@@ -52,6 +52,14 @@ def test_a_full_queue_takes_no_more(store: redis.Redis) -> None:
     assert not store.hexists(keys.payloads(MODEL), "b")
 
 
+def test_a_request_that_comes_twice_is_queued_once(store: redis.Redis) -> None:
+    enqueue(store, a_request("a"), limit=1)
+    assert enqueue(store, a_request("a"), limit=1) == 1
+    assert claim(store) == [("a", 1)]
+    assert enqueue(store, a_request("a")) == 0
+    assert claim(store) == []
+
+
 def test_a_lapsed_lease_is_claimed_again_as_a_new_attempt(store: redis.Redis) -> None:
     enqueue(store, a_request("a"))
     assert claim(store, lease_ms=-1) == [("a", 1)]
@@ -74,6 +82,15 @@ def test_a_released_request_is_first_in_line(store: redis.Redis) -> None:
     enqueue(store, a_request("b"), head_start_ms=10_000)
     assert store.eval(scripts.RELEASE, 5, *QUEUE, keys.wake(MODEL), "a", 1) == 1
     assert claim(store) == [("a", 2), ("b", 1)]
+
+
+def test_only_a_lapsed_lease_counts_as_lost(store: redis.Redis) -> None:
+    enqueue(store, a_request("a"))
+    claim(store)
+    store.eval(scripts.RELEASE, 5, *QUEUE, keys.wake(MODEL), "a", 1)
+    claim(store, lease_ms=-1)
+    (_, attempt, lost, *_) = store.eval(scripts.CLAIM, 5, *QUEUE, keys.wake(MODEL), 1, 10_000)
+    assert (attempt, lost) == (3, 1)
 
 
 def test_it_settles_once_and_leaves_nothing_behind(store: redis.Redis) -> None:
@@ -104,7 +121,7 @@ def test_an_append_is_logged_and_announced(store: redis.Redis) -> None:
 def test_a_stale_attempt_is_fenced(store: redis.Redis) -> None:
     enqueue(store, a_request())
     take(store, 1)
-    assert take(store, 2) == b""
+    assert take(store, 2) == [b"1", b"", b"", b"5"]
     assert append(store, 1, 2, "stale") == -1
     assert take(store, 1) is None
     assert ids_in_log(store) == [b"1-0"]
@@ -130,9 +147,17 @@ def test_an_empty_append_asks_for_the_cancel(store: redis.Redis) -> None:
 def test_an_ended_message_cannot_be_cancelled_and_expires(store: redis.Redis) -> None:
     enqueue(store, a_request())
     take(store, 1)
-    append(store, 1, 2, "end", ended=1)
+    append(store, 1, 2, "end", outcome="end_turn")
     assert store.eval(scripts.CANCEL, 1, keys.meta("msg_1"), "cancelled") == 1
     assert 0 < store.ttl(keys.log("msg_1")) <= 60
+
+
+def test_who_takes_an_ended_log_learns_its_outcome(store: redis.Redis) -> None:
+    enqueue(store, a_request())
+    take(store, 2)
+    append(store, 2, 2, "end", outcome="client_gone")
+    assert take(store, 3, age_ms=900) == [b"2", b"", b"client_gone", b"5"]
+    assert take(store, 1)[2] == b"client_gone", "a request that was queued again after its end"
 
 
 def test_an_unknown_message_can_neither_be_cancelled_nor_taken(store: redis.Redis) -> None:
@@ -141,6 +166,6 @@ def test_an_unknown_message_can_neither_be_cancelled_nor_taken(store: redis.Redi
 
 
 def test_a_log_is_opened_once(store: redis.Redis) -> None:
-    names = (keys.log("msg_1"), keys.meta("msg_1"))
-    assert store.eval(scripts.OPEN, 2, *names, "one", 60, "attempt", 0) == 1
-    assert store.eval(scripts.OPEN, 2, *names, "two", 60, "attempt", 0) == 0
+    names = (keys.log("msg_1"), keys.meta("msg_1"), keys.owner("msg_1"))
+    assert store.eval(scripts.OPEN, 3, *names, "one", 60, 60, "org_1", 0, "key", "k") == 1
+    assert store.eval(scripts.OPEN, 3, *names, "two", 60, 60, "org_1", 0, "key", "k") == 0

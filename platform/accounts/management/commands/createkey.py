@@ -5,9 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
-from accounts.keys import create_key
+from accounts.keys import InvalidName, create_key
 from common.database import migrate_when_empty
 
 
@@ -22,6 +22,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         migrate_when_empty()
-        key, plain = create_key(name=options["name"], organization=options["org"])
+        try:
+            key, plain = create_key(name=options["name"], organization=options["org"])
+        except InvalidName as error:
+            raise CommandError(str(error)) from None
+        # A second key of a name is let in: who has lost the first cannot be shown it again.
+        if key.namesakes().exists():
+            self.stderr.write(f"{key.organization} has another active key called {key.name}: tell them by the prefix.")
         self.stderr.write(f"Key {key.prefix}… of {key.organization}. Keep it: it is not shown again.")
         self.stdout.write(plain)

@@ -8,6 +8,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from config.redis_check import check_redis
+
 
 class Command(BaseCommand):
     """Serve HTTP with Daphne."""
@@ -19,6 +21,9 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        doubt = check_redis(settings.SLUICE.redis)
+        if doubt:
+            self.stderr.write(f"Warning: {doubt}")
         # Imported here: daphne.server installs Twisted's reactor.
         from streaming.server import Server, listening_socket
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from config.embedded_redis import EmbeddedRedis, EmbeddedRedisError
 from config.output import Output
 from config.programs import Choices, environment_of, redis_program, service_programs
 from config.readiness import ask, complain_of_port, url_of
+from config.redis_check import check_redis
 from config.supervisor import QUICK_DEATHS, Child, Supervisor
 
 PATIENCE_S = 60.0  # how often we say what we still wait for
@@ -61,8 +61,10 @@ class Command(BaseCommand):
             model=options["model"] or settings.SLUICE.model,
         )
         check_port(choices)
+        doubt = check_redis(settings.SLUICE.redis_url) if settings.SLUICE.redis_url else None
+        if doubt:
+            self.stderr.write(f"Warning: {doubt}")
         bring_model(choices)
-        os.umask(0o077)  # all that we and the children write from here on is state
         bring_database()
         key = demo_key(settings.SLUICE.home_path / "demo.key") if options["demo"] else None
         connections.close_all()

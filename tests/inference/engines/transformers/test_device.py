@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from inference.engines.transformers import device
+from inference.protocol.settings import SettingError
 
 CPU = torch.device("cpu")
 
@@ -14,6 +15,12 @@ def test_it_works() -> None:
     assert device.resolve_device("cpu") == CPU
     assert device.resolve_dtype("float16", CPU) == torch.float16
     assert device.resolve_dtype("auto", CPU) in (torch.float32, torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", ["gpu", "meta", "cuda:", "cuda:99", ""])
+def test_it_refuses_a_device_that_is_not_there(name: str) -> None:
+    with pytest.raises(SettingError, match="SLUICE_DEVICE"):
+        device.resolve_device(name)
 
 
 @pytest.mark.parametrize(("has_bfloat16", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,8 @@ def test_a_seed_draws_the_same_in_any_company(engine: TransformersEngine) -> Non
         ({"prompt_ids": (1, VOCAB_SIZE)}, "vocabulary"),
         ({"prompt_ids": (1, -1)}, "vocabulary"),
         ({"generated_ids": (VOCAB_SIZE,)}, "vocabulary"),
+        ({"sampling": Sampling(temperature=float("nan"))}, "temperature"),
+        ({"sampling": Sampling(top_k=-1)}, "top_k"),
     ],
 )
 def test_it_refuses_what_can_never_be_served(engine: TransformersEngine, changes: dict[str, Any], problem: str) -> None:
@@ -131,6 +134,18 @@ def test_it_refuses_what_can_never_be_served(engine: TransformersEngine, changes
 
     assert answers.finish == {"bad": "error", "good": "max_tokens"}
     assert problem in answers.errors["bad"]
+
+
+def test_it_serves_a_top_k_of_any_size(engine: TransformersEngine) -> None:
+    answers = run(engine, request("a", sampling=Sampling(top_k=10**20)), request("b", sampling=WARM))
+
+    assert "error" not in answers.finish.values()
+
+
+def test_it_learns_its_pace(engine: TransformersEngine) -> None:
+    run(engine, request("a"))
+
+    assert engine._scheduler.pace.allowance < sys.maxsize
 
 
 def test_it_serves_what_just_fits(engine: TransformersEngine) -> None:

@@ -89,7 +89,15 @@ def test_it_refuses_pickles(models: Path, tmp_path: Path) -> None:
     make(MistralConfig(**tiny_config()), tmp_path)
     (tmp_path / "tiny" / "model.safetensors").rename(tmp_path / "tiny" / "pytorch_model.bin")
 
-    with pytest.raises(OSError, match="safetensors"):
+    with pytest.raises(ModelError, match="safetensors"):
+        load(tmp_path)
+
+
+def test_it_says_what_is_wrong_with_broken_weights(tmp_path: Path) -> None:
+    make(MistralConfig(**tiny_config()), tmp_path)
+    (tmp_path / "tiny" / "model.safetensors").write_bytes(b"no weights")
+
+    with pytest.raises(ModelError, match="cannot be loaded"):
         load(tmp_path)
 
 

@@ -13,6 +13,16 @@ from inference.engines.transformers.sampling import NUCLEUS_GUESS, Draw, Sampler
 from inference.protocol.requests import Sampling
 
 COUNT = 5000
+
+
+class WrongDraw(Draw):
+    """Comes as far as the tensors."""
+
+    @property
+    def is_greedy(self) -> bool:
+        return False
+
+
 CPU = torch.device("cpu")
 
 
@@ -92,6 +102,11 @@ def test_it_limits_by_top_p() -> None:
 
     assert found[:2].sum() == 0
     assert found[3].item() == pytest.approx(4 / 7, abs=0.02)
+
+
+@pytest.mark.parametrize("top_k", [2, 3, 10**20])
+def test_a_top_k_beyond_the_vocabulary_takes_all_of_it(top_k: int) -> None:
+    assert limit(torch.tensor([[0.5, 1.0]]), [Sampling(top_k=top_k)]).tolist() == [[0.5, 1.0]]
 
 
 def test_top_p_counts_what_top_k_left() -> None:
@@ -176,6 +191,15 @@ def test_it_draws_as_greedy_at_the_coldest() -> None:
 
     assert sampler_of(3).sample(logits, [Draw(Sampling(temperature=1e-30), 0)]) == [1]
     assert sampler_of(3).sample(logits * 1e3, [Draw(Sampling(temperature=1e-4), 0)]) == [1]
+
+
+def test_a_row_that_cannot_be_drawn_fails_alone() -> None:
+    logits = torch.tensor([[0.0, 9.0], [9.0, 0.0], [0.0, 9.0]])
+    cold, bad = Sampling(temperature=0.01), Sampling(temperature="warm")  # type: ignore[arg-type]
+
+    tokens = sampler_of(2).sample(logits, [Draw(cold, 0), WrongDraw(bad, 0), Draw(cold, 0)])
+
+    assert tokens == [1, None, 1]
 
 
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0), Sampling(), Sampling(top_p=0.5, top_k=2)])

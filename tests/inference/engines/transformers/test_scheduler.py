@@ -63,6 +63,20 @@ def test_it_prefills_in_chunks_beside_those_that_decode() -> None:
     assert step(scheduler) == {"a": (4, 5), "b": (30, 40)}
 
 
+def test_it_prefills_little_at_a_time_while_others_decode() -> None:
+    scheduler = scheduler_of()
+    add(scheduler, "a", 2, max_tokens=4)
+    step(scheduler)
+    scheduler.pace.note([16], 16.0)
+    add(scheduler, "b", 40)
+    add(scheduler, "c", 2)
+
+    assert step(scheduler) == {"a": (2, 3), "b": (0, 4)}
+    assert step(scheduler) == {"a": (3, 4), "b": (4, 8)}
+    assert step(scheduler) == {"a": (4, 5), "b": (8, 12)}
+    assert step(scheduler) == {"b": (12, 28)}, "with nobody to wait for it, it takes the whole step"
+
+
 def test_it_serves_prefills_in_order_of_arrival() -> None:
     scheduler = scheduler_of()
     add(scheduler, "a", 20)

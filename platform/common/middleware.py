@@ -1,0 +1,48 @@
+"""One id per request on Django's side: in the response's header, in an error's body and in the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from django.http import HttpRequest, HttpResponseBase
+
+from common.ids import new_id
+
+_KEY = "sluice.request_id"  # no header can be called so, since theirs begin with HTTP_
+
+
+class HasMeta(Protocol):
+    """A request of Django's or of REST framework's."""
+
+    @property
+    def META(self) -> dict[str, Any]: ...
+
+
+def request_id_of(request: HasMeta) -> str:
+    """Return the request's id, giving it one where the middleware did not run."""
+    request_id: str = request.META.setdefault(_KEY, new_id("req"))
+    return request_id
+
+
+class RequestIds:
+    """Set `request-id` on every response. Stands outside all other middleware, so that theirs have it, too."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        request_id = request_id_of(request)
+        response = self._get_response(request)
+        response.headers["request-id"] = request_id
+        return response
+
+
+class RequestIdInLog(logging.Filter):
+    """Give each record a `tail`: the id of the request it is about, or nothing."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        meta = getattr(getattr(record, "request", None), "META", {})
+        record.tail = f" [{meta[_KEY]}]" if _KEY in meta else ""
+        return True

@@ -1,0 +1,153 @@
+"""What clients make of refusals and of errors in mid-stream: when they try again, how often, and what they raise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.e2e.conftest import Product, a_body
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[Product]:
+    """One place in the queue, three seconds for a request."""
+    environment = {"SLUICE_QUEUE_LIMIT": "1", "SLUICE_REQUEST_TIMEOUT_S": "3", "SLUICE_SIM_TPOT_MS": "5"}
+    product = Product(("--engine", "simulated"), environment).start()
+    yield product
+    assert product.stop() == 0, product.log[-4000:]
+
+
+@pytest.fixture(scope="module")
+def narrow_key(narrow: Product) -> str:
+    return narrow.manage("createkey", "narrow")
+
+
+@pytest.fixture
+def wake(narrow: Product, narrow_key: str) -> Iterator[Callable[[], None]]:
+    """Has the worker sleep and the queue full; calling it wakes the worker."""
+    (worker,) = narrow.processes("-m inference")
+    os.kill(worker, signal.SIGSTOP)
+
+    def wake() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGCONT)
+
+    try:
+        for _ in range(10):  # the worker may have been waiting, and have taken some
+            r = httpx.post(narrow.url + "/v1/streams", json=a_body(max_tokens=1), headers={"x-api-key": narrow_key})
+            if r.status_code == 529:
+                break
+        assert r.status_code == 529
+        yield wake
+    finally:
+        wake()
+        deadline = time.monotonic() + 20
+        while not narrow.ready() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+class Attempts:
+    """Counts the responses that a client gets, and acts upon the first."""
+
+    def __init__(self, first: Callable[[], None] = lambda: None) -> None:
+        self.statuses: list[int] = []
+        self._first = first
+
+    def __call__(self, response: Any) -> None:
+        self.statuses.append(response.status_code)
+        if len(self.statuses) == 1:
+            self._first()
+
+
+def an_anthropic(product: Product, key: str, attempts: Attempts, max_retries: int) -> anthropic.Anthropic:
+    http = anthropic.DefaultHttpxClient(event_hooks={"response": [attempts]})
+    return anthropic.Anthropic(api_key=key, base_url=product.url, max_retries=max_retries, http_client=http)
+
+
+def test_anthropics_client_retries_until_there_is_room(
+    narrow: Product, narrow_key: str, wake: Callable[[], None]
+) -> None:
+    attempts = Attempts(first=wake)
+    begin = time.monotonic()
+    with (
+        an_anthropic(narrow, narrow_key, attempts, 2) as client,
+        client.messages.stream(model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}]) as stream,
+    ):
+        assert stream.get_final_message().usage.output_tokens == 4
+    assert attempts.statuses == [529, 200]
+    assert time.monotonic() - begin > 1.5, "it waited for as long as retry-after says"
+
+
+def test_anthropics_client_gives_up_with_its_error(narrow: Product, narrow_key: str, wake: Callable[[], None]) -> None:
+    for retries in (0, 1):
+        attempts = Attempts()
+        with (
+            an_anthropic(narrow, narrow_key, attempts, retries) as client,
+            pytest.raises(anthropic.InternalServerError) as caught,
+        ):
+            client.messages.create(model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}])
+        assert attempts.statuses == [529] * (retries + 1)
+        assert (caught.value.status_code, caught.value.type) == (529, "overloaded_error")
+        assert caught.value.response.headers["retry-after"]
+
+
+def test_openais_client_retries_until_there_is_room(narrow: Product, narrow_key: str, wake: Callable[[], None]) -> None:
+    attempts = Attempts(first=wake)
+    http = openai.DefaultHttpxClient(event_hooks={"response": [attempts]})
+    with openai.OpenAI(api_key=narrow_key, base_url=narrow.url + "/v1", max_retries=2, http_client=http) as client:
+        completion = client.chat.completions.create(
+            model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}]
+        )
+    assert completion.choices[0].finish_reason == "length"
+    assert attempts.statuses == [529, 200]
+
+
+def test_anthropics_client_raises_an_error_in_mid_stream(narrow: Product, narrow_key: str) -> None:
+    with anthropic.Anthropic(api_key=narrow_key, base_url=narrow.url, max_retries=0) as client:
+        with (
+            pytest.raises(anthropic.APIStatusError) as caught,
+            client.messages.stream(
+                model="default", max_tokens=4000, messages=[{"role": "user", "content": "Talk."}]
+            ) as stream,
+        ):
+            list(stream)
+        assert caught.value.type == "timeout_error"
+        assert stream.current_message_snapshot.content, "what came before it stays"
+
+
+def test_openais_client_raises_an_error_in_mid_stream(narrow: Product, narrow_key: str) -> None:
+    with (
+        openai.OpenAI(api_key=narrow_key, base_url=narrow.url + "/v1", max_retries=0) as client,
+        pytest.raises(openai.APIError) as caught,
+        client.chat.completions.create(
+            model="default", max_tokens=4000, messages=[{"role": "user", "content": "Talk."}], stream=True
+        ) as stream,
+    ):
+        list(stream)
+    assert caught.value.type == "timeout_error"
+
+
+@pytest.mark.xfail(reason="a 409 lacks x-should-retry: false, so the clients try three times", strict=True)
+def test_a_conflict_is_not_tried_again(product: Product, key: str) -> None:
+    attempts = Attempts()
+    with an_anthropic(product, key, attempts, 2) as client:
+        for text in ("One.", "Another."):
+            with contextlib.suppress(anthropic.ConflictError):
+                client.messages.create(
+                    model="default",
+                    max_tokens=1,
+                    messages=[{"role": "user", "content": text}],
+                    extra_headers={"idempotency-key": "the-same"},
+                )
+    assert attempts.statuses == [200, 409]

@@ -1,0 +1,54 @@
+"""One id per request, on whatever Django answers."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
+
+from common.middleware import RequestIdInLog, RequestIds, request_id_of
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/static/admin/css/base.css", 200), ("/admin/", 302), ("/v1/requests", 401), ("/nowhere", 404)],
+)
+def test_it_works(client: Client, path: str, status: int) -> None:
+    r = client.get(path)
+    assert r.status_code == status
+    assert r.headers["request-id"].startswith("req_")
+
+
+def test_the_view_sees_the_id_of_the_header(rf: RequestFactory) -> None:
+    seen: list[str] = []
+
+    def view(request: HttpRequest) -> HttpResponse:
+        seen.append(request_id_of(request))
+        return HttpResponse()
+
+    responses = [RequestIds(view)(rf.get("/")) for _ in range(2)]
+    assert [r.headers["request-id"] for r in responses] == seen
+    assert len(set(seen)) == 2
+
+
+def test_a_caller_cannot_choose_it(rf: RequestFactory) -> None:
+    request = rf.get("/", headers={"request-id": "req_mine", "sluice.request-id": "req_mine"})
+    assert request_id_of(request) != "req_mine"
+
+
+def line_of(**extra: object) -> str:
+    record = logging.makeLogRecord({"msg": "failed", **extra})
+    assert RequestIdInLog().filter(record)
+    return logging.Formatter("%(message)s%(tail)s").format(record)
+
+
+def test_the_log_names_it(rf: RequestFactory) -> None:
+    request = rf.get("/")
+    request_id = request_id_of(request)
+    assert line_of(request=request) == f"failed [{request_id}]"
+
+
+def test_the_log_does_without(rf: RequestFactory) -> None:
+    assert line_of() == line_of(request=object()) == line_of(request=rf.get("/")) == "failed"

@@ -1,0 +1,144 @@
+"""Our server, over real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from tests.environment import ROOT
+
+
+class Process:
+    """The server in a process of its own, since a reactor cannot be started twice."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.streaming.server_app"]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.out: IO[str] = self.process.stdout
+        self.port = int(self.out.readline())
+
+    def connect(self) -> socket.socket:
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        return sock
+
+    def raw(self, request: bytes) -> bytes:
+        """Send bytes, return all that comes until the server closes."""
+        with self.connect() as sock:
+            sock.sendall(request)
+            return read_to_the_end(sock)
+
+    def get(self, path: str) -> bytes:
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        client.request("GET", path)
+        body = client.getresponse().read()
+        client.close()
+        return body
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Process]:
+    made = Process()
+    yield made
+    made.process.terminate()
+    assert made.process.wait(10) == 0
+    assert made.out.read().split() == ["draining", "closed"]
+    made.out.close()
+
+
+def read_to_the_end(sock: socket.socket) -> bytes:
+    got = b""
+    while piece := sock.recv(65536):
+        got += piece
+    return got
+
+
+def body_of(response: bytes) -> bytes:
+    return response.partition(b"\r\n\r\n")[2]
+
+
+def test_the_short_way_writes_the_same_bytes(server: Process) -> None:
+    slow, fast = (
+        body_of(server.raw(b"GET /%s/300 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n" % kind))
+        for kind in (b"slow", b"fast")
+    )
+    assert fast == slow
+    assert fast.endswith(b"0\r\n\r\n")
+
+
+def test_http_1_0_takes_the_long_way(server: Process) -> None:
+    slow, fast = (body_of(server.raw(b"GET /%s/300 HTTP/1.0\r\n\r\n" % kind)) for kind in (b"slow", b"fast"))
+    assert fast == slow
+    assert fast.startswith(b"0\n1\n1\n")
+
+
+def test_a_connection_is_used_again(server: Process) -> None:
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    for _ in range(3):
+        client.request("POST", "/echo", body=b"hello")
+        assert client.getresponse().read() == b"hello"
+        client.request("GET", "/fast/20")
+        assert client.getresponse().read().endswith(b"19\n")
+    client.close()
+
+
+def test_pipelined_requests_are_answered_in_order(server: Process) -> None:
+    one, last = (
+        b"GET /fast/3 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    )
+    answer = server.raw(one + one + last)
+    assert answer.count(b"HTTP/1.1 200") == 3
+    assert answer.count(b"2\n2\n2\n") == 2
+
+
+@pytest.mark.parametrize("way", ["fast", "slow"])
+def test_a_reader_that_stops_holds_the_sender(server: Process, way: str) -> None:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", server.port))
+        sock.sendall(b"GET /flood/%s HTTP/1.1\r\nhost: x\r\n\r\n" % way.encode())
+        sock.recv(1)
+        held = -1
+        while (now := int(server.get(f"/written/{way}"))) > held:
+            held = now
+            time.sleep(0.3)  # a sender that is not held would write thousands in this time
+    assert 0 < held < 3000
+
+
+def test_a_body_that_is_announced_too_long_is_refused_unread(server: Process) -> None:
+    answer = server.raw(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"request_too_large" in answer
+
+
+def test_a_chunked_body_is_refused_once_it_is_too_long(server: Process) -> None:
+    chunk = b"258\r\n" + b"x" * 600 + b"\r\n"
+    answer = server.raw(b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + chunk + chunk)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_request_that_comes_too_slowly_is_refused(server: Process) -> None:
+    answer = server.raw(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nabc")
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"timeout_error" in answer
+
+
+def test_a_failure_before_the_response_is_a_500(server: Process) -> None:
+    assert server.raw(b"GET /fail HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").startswith(b"HTTP/1.1 500 ")
+
+
+@pytest.mark.parametrize("path", [b"broken", b"drop"])
+def test_a_response_that_is_cut_short_has_no_end(server: Process, path: bytes) -> None:
+    with server.connect() as sock:
+        sock.sendall(b"GET /%s HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+        with pytest.raises(ConnectionResetError):
+            read_to_the_end(sock)
+    assert server.get("/fast/2") == b"0\n1\n1\n", "and the server goes on"
