@@ -114,7 +114,6 @@ def first_tokens(target: Target, count: int) -> tuple[float, float, float | None
 
     The worker's part is what its own clock says of the wait for its step and of the prefill.
     """
-    before = time.time()
     plan = Plan(url=target.url, key=target.key, load=Closed(1), requests=count, max_tokens=2, unique=True,
                 seed=os.getpid())  # fmt: skip
     test = LoadTest(plan)
@@ -122,10 +121,10 @@ def first_tokens(target: Target, count: int) -> tuple[float, float, float | None
     times = sorted(trace.ttft for trace in test.traces if trace.measures)
     if not times:
         raise RuntimeError(f"no answers: {[trace.error for trace in test.traces][:3]}")
-    return percentile(times, 0.5) * 1000, percentile(times, 0.99) * 1000, _workers_part(target, count, before)
+    return percentile(times, 0.5) * 1000, percentile(times, 0.99) * 1000, _workers_part(target)
 
 
-def _workers_part(target: Target, count: int, since: float) -> float | None:
+def _workers_part(target: Target) -> float | None:
     time.sleep(2.5)  # until the records are stored
     request = urllib.request.Request(f"{target.url}/v1/requests?limit=1000", headers={"x-api-key": target.key})
     with urllib.request.urlopen(request, timeout=30) as answer:
@@ -135,4 +134,4 @@ def _workers_part(target: Target, count: int, since: float) -> float | None:
         for record in records
         if record["output_tokens"] == 2 and record["queue_ms"] is not None and record["prefill_ms"] is not None
     ]
-    return statistics.median(parts[:count]) if parts and since else None
+    return statistics.median(parts) if parts else None
