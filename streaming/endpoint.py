@@ -48,7 +48,8 @@ class Call:
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers of every response."""
-        return [(b"request-id", self.request_id.encode()), *self.gateway.cors.headers(self.scope)]
+        request_id = self.request_id.encode()  # under Anthropic's name and OpenAI's
+        return [(b"request-id", request_id), (b"x-request-id", request_id), *self.gateway.cors.headers(self.scope)]
 
 
 Handler = Callable[[Call], Awaitable[None]]

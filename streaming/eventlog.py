@@ -30,6 +30,9 @@ class StreamLost(Exception):
     """Raised when the log of a message that is being read has vanished: Redis lost it, or it expired."""
 
 
+Call = tuple[str, Sequence[str], Sequence[Any]]  # script, keys, arguments
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A run of consecutive events: their frames, the last one's id, how many are deltas, and whether it is the end."""
@@ -58,8 +61,9 @@ class EventLog:
         life = self.longest_life_s
         lease = self.lease_ms if read else 0
         fields = ("key", request.key, "model", request.model)
-        await self._run(scripts.OPEN, names, (start, life, life + TOMBSTONE_S, request.organization, lease, *fields))
-        if await self._enqueue(request) < 0:
+        opening = (scripts.OPEN, names, (start, life, life + TOMBSTONE_S, request.organization, lease, *fields))
+        _, length = await self._run_all([opening, self._enqueueing(request)])
+        if length < 0:
             await self._redis.delete(*names)
             raise Overloaded("The queue is full. Try again shortly.", headers={"retry-after": "2"})
         return Chunk(start, 1, 0, False)
@@ -80,9 +84,14 @@ class EventLog:
         entries = cast(list[Entry], await self._redis.xrange(keys.log(message_id)))
         return b"".join(fields[b"f"] for _, fields in entries)
 
-    async def progress(self, message_id: str, *, until: int) -> Progress:
-        """Return how far a message had come at an event."""
-        return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id), max=f"{until}-0")))
+    async def progress(self, message_id: str, *, until: int | None = None) -> Progress:
+        """Return how far a message has come, or had at an event."""
+        last = "+" if until is None else f"{until}-0"
+        return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id), max=last)))
+
+    async def models(self) -> list[str]:
+        """Return the names of all models that ever had a worker."""
+        return sorted(name.decode() for name in cast(set[bytes], await self._redis.smembers(keys.MODELS)))
 
     async def check_is_there(self, message_id: str) -> None:
         """Raise `StreamLost` where a log that should be there is not."""
@@ -95,7 +104,7 @@ class EventLog:
         Raise `NotFound` where it is not this organisation's, `Gone` where its log has expired.
         """
         names = (keys.meta(message_id), keys.owner(message_id))
-        found = int(await self._run(scripts.JOIN, names, (organization, self.lease_ms)))
+        found = int(await self.run(scripts.JOIN, names, (organization, self.lease_ms)))
         if found < 0:
             raise Gone(f"The stream of {message_id} has expired and cannot be resumed.")
         if found == 0:
@@ -115,12 +124,12 @@ class EventLog:
     async def keep(self, message_ids: Collection[str]) -> None:
         """Say that messages still have readers here."""
         for message_id in message_ids:
-            await self._run(scripts.KEEP, (keys.meta(message_id),), (self.lease_ms,))
+            await self.run(scripts.KEEP, (keys.meta(message_id),), (self.lease_ms,))
 
     async def leave(self, message_id: str, *, cancel: CancelReason | None) -> None:
         """Stop being a reader; the last one's `cancel` ends the message, else it has the resume window."""
         window_ms = int(self._settings.resume_window_s * 1000)
-        await self._run(scripts.LEAVE, (keys.meta(message_id),), (window_ms, cancel or ""))
+        await self.run(scripts.LEAVE, (keys.meta(message_id),), (window_ms, cancel or ""))
 
     async def length(self, message_id: str) -> int:
         """Return how many events a log has."""
@@ -128,7 +137,7 @@ class EventLog:
 
     async def cancel(self, message_id: str, reason: CancelReason) -> bool:
         """Ask the worker to end a message; say whether there is such a message."""
-        return bool(await self._run(scripts.CANCEL, (keys.meta(message_id),), (reason,)))
+        return bool(await self.run(scripts.CANCEL, (keys.meta(message_id),), (reason,)))
 
     async def report(self, delivery: Delivery) -> None:
         """Hand a delivery to the record keepers."""
@@ -145,14 +154,27 @@ class EventLog:
         s = self._settings
         return int(s.queue_timeout_s + s.request_timeout_s) + s.event_log_ttl_s
 
-    async def _enqueue(self, request: GenerationRequest) -> int:
+    def _enqueueing(self, request: GenerationRequest) -> Call:
         model = request.model
         names = (keys.ready(model), keys.payloads(model), keys.wake(model))
         head_start = int(PRIORITY_HEAD_START_S[request.priority] * 1000)
-        arguments = (request.id, request.encode(), head_start, self._settings.queue_limit)
-        return int(await self._run(scripts.ENQUEUE, names, arguments))
+        return scripts.ENQUEUE, names, (request.id, request.encode(), head_start, self._settings.queue_limit)
 
-    async def _run(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> Any:
+    async def _run_all(self, calls: Sequence[Call]) -> list[Any]:
+        """Run scripts in one round trip."""
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for script, names, arguments in calls:
+                pipe.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
+            replies = await pipe.execute(raise_on_error=False)
+        if any(isinstance(reply, NoScriptError) for reply in replies):  # first use, or Redis has restarted
+            return [await self.run(*call) for call in calls]
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return list(replies)
+
+    async def run(self, script: str, names: Sequence[str], arguments: Sequence[Any]) -> Any:
+        """Run one script."""
         try:
             return await self._redis.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
         except NoScriptError:  # first use, or Redis has restarted

@@ -21,6 +21,8 @@ from streaming.drain import Drain
 from streaming.eventlog import EventLog
 from streaming.idempotency import IdempotencyKeys
 from streaming.readers import LOOK_S, Readers
+from streaming.reaper import LOOK_S as REAP_S
+from streaming.reaper import Reaper
 from streaming.tasks import end, forever
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class Gateway:
         self.log = EventLog(self._redis, settings)
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
+        self.reaper = Reaper(self.log, settings, gateway=self.id)
         self.idempotency_keys = IdempotencyKeys(self._redis)
         self.catalog = Catalog(self._redis, settings)
         self.cors = Cors(settings.cors_origins)
@@ -67,7 +70,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Let short work finish, then end background tasks and connections."""
-        lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers")}
+        lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers", "reaper")}
         if short := self._tasks - lasting:
             await asyncio.wait(short, timeout=2)
         await end(set(self._tasks))
@@ -78,6 +81,7 @@ class Gateway:
     async def _start(self) -> None:
         self.announcements.start()
         self.spawn(forever(self.catalog.refresh, every_s=1.0, name="catalog"), "catalog")
+        self.spawn(forever(self._reap, every_s=REAP_S, name="reaper"), "reaper")
         self.spawn(forever(self.readers.look, every_s=LOOK_S, name="readers"), "readers")
         try:
             async with asyncio.timeout(START_S):
@@ -85,6 +89,9 @@ class Gateway:
                 await self.announcements.wait_up()
         except (TimeoutError, RedisError, OSError):
             logger.warning("redis does not answer yet; going on without")
+
+    async def _reap(self) -> None:
+        await self.reaper.look(await self.log.models())
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

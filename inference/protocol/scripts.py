@@ -239,3 +239,33 @@ local t = redis.call('TIME')
 local seen_at = string.format('{"seen_at":%s.%06d,', t[1], t[2])
 return redis.call('HSET', KEYS[1], ARGV[1], seen_at .. string.sub(ARGV[2], 2))
 """
+
+# KEYS ready, payloads, leases, attempts  ARGV queue_timeout_ms, request_timeout_ms, lease_ms, count
+# Claims, for a reaper, what no worker will end: requests that waited longer than they may, and those whose lease lapsed
+# so long ago that no worker can be there. Returns {id, attempt, age_ms, payload, …}.
+CLAIM_OVERDUE = (
+    _NOW
+    + """
+redis.call('ZREM', KEYS[3], '')
+local claimed = {}
+local function take(id, payload, age)
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZADD', KEYS[3], now + tonumber(ARGV[3]), id)
+  for _, value in ipairs({id, redis.call('HINCRBY', KEYS[4], id, 1), age, payload}) do claimed[#claimed + 1] = value end
+end
+local function look(ids, limit_new, limit_old)
+  for _, id in ipairs(ids) do
+    local payload = redis.call('HGET', KEYS[2], id)
+    if payload then
+      local bar = string.find(payload, '|', 1, true)
+      local age = now - tonumber(string.sub(payload, 1, bar - 1))
+      local limit = redis.call('HEXISTS', KEYS[4], id) == 1 and limit_old or limit_new
+      if age > tonumber(limit) then take(id, string.sub(payload, bar + 1), age) end
+    end
+  end
+end
+look(redis.call('ZRANGE', KEYS[1], 0, tonumber(ARGV[4]) - 1), ARGV[1], ARGV[2])
+look(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - tonumber(ARGV[1]), 'LIMIT', 0, ARGV[4]), 0, 0)
+return claimed
+"""
+)

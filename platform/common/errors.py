@@ -59,9 +59,12 @@ class NotAcceptable(ApiError):
 
 
 class Conflict(ApiError):
-    """Raised when an idempotency key comes again with another body."""
+    """Raised when an idempotency key comes again with another body. Clients are told not to try that again."""
 
     kind, status = "conflict_error", 409
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, headers={"x-should-retry": "false"})
 
 
 class Gone(ApiError):

@@ -82,6 +82,9 @@ class CountBody(Struct, forbid_unknown_fields=True, kw_only=True):
     messages: Annotated[list[MessageIn], Meta(min_length=1)]
     system: Content | UnsetType = UNSET
     thinking: ThinkingDisabled | None = None
+    tools: Annotated[list[Any], Meta(max_length=0)] = []
+    tool_choice: NoTool | None = None
+    mcp_servers: Annotated[list[Any], Meta(max_length=0)] = []
     cache_control: Hint = None
 
 

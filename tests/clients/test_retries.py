@@ -138,7 +138,6 @@ def test_openais_client_raises_an_error_in_mid_stream(narrow: Product, narrow_ke
     assert caught.value.type == "timeout_error"
 
 
-@pytest.mark.xfail(reason="a 409 lacks x-should-retry: false, so the clients try three times", strict=True)
 def test_a_conflict_is_not_tried_again(product: Product, key: str) -> None:
     attempts = Attempts()
     with an_anthropic(product, key, attempts, 2) as client:

@@ -20,10 +20,11 @@ class Pace:
 
     @property
     def allowance(self) -> int:
-        """Tokens of prefill for which the target is enough."""
+        """Tokens of prefill for which the target is enough, or which double a slow step."""
         if self._prefill_token_s == 0:
             return sys.maxsize
-        return max(self._least, int(TARGET_S / self._prefill_token_s))
+        # Where a decode step alone takes longer than the target, nobody gains by starving those that wait.
+        return max(self._least, int(max(TARGET_S, self._decode_s) / self._prefill_token_s))
 
     def note(self, chunk_sizes: Sequence[int], seconds: float) -> None:
         """Learn how long a step with such chunks took; those of one token decode."""

@@ -42,6 +42,10 @@ def test_one_odd_step_is_not_believed_at_once() -> None:
         pace.note([100], 0.1)
     pace.note([100], 1.0)
     assert 10 < pace.allowance < 60
-    pace.note([1], 5.0)
-    pace.note([1, 100], 0.1)
-    assert pace.allowance < 60
+
+
+def test_where_steps_are_slow_prefill_may_double_them() -> None:
+    pace = Pace(least=16)
+    pace.note([100], 0.5)
+    pace.note([1] * 8, 10 * TARGET_S)
+    assert pace.allowance == int(10 * TARGET_S / 0.005)
