@@ -10,6 +10,7 @@ import daphne.server  # noqa: F401 - first of all, since it installs the reactor
 from daphne.http_protocol import WebRequest
 from twisted.internet import reactor
 from twisted.internet.tcp import Server as TcpServer
+from twisted.web.http import HTTPChannel
 
 from common.errors import ApiError, RequestTooLarge, Timeout
 from common.ids import new_id
@@ -25,6 +26,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
     def __init__(self, *arguments: Any, **more: Any) -> None:
         self._gate: asyncio.Event | None = None
         self._refused = False
+        self._refusal = b""
         self._received = 0
         super().__init__(*arguments, **more)
         self._deadline = reactor.callLater(UPLOAD_S, self._too_slow)
@@ -48,7 +50,12 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
     def process(self) -> Any:
         """Begin to answer: the request is here."""
         self._disarm()
-        return None if self._refused else super().process()
+        if not self._refused:
+            return super().process()
+        if self._refusal:
+            self.write(self._refusal)
+            self.finish()
+        return None
 
     # What goes out:
 
@@ -68,7 +75,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
         waits to be written before it, the bytes may as well go at once. See tests/streaming/test_request.py: the
         client sees the same bytes either way.
         """
-        transport: Any = self.channel.transport if self.channel is not None else None
+        transport: Any = getattr(self.channel, "transport", None)
         if (
             type(transport) is not TcpServer  # TLS and HTTP/2 have transports of their own
             or not self.chunked
@@ -146,7 +153,10 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             self._deadline.cancel()
 
     def _too_slow(self) -> None:
-        self._refuse(Timeout(f"The request did not arrive within {UPLOAD_S:.0f} s."), status=408)
+        if isinstance(self.channel, HTTPChannel):
+            self._refuse(Timeout(f"The request did not arrive within {UPLOAD_S:.0f} s."), status=408)
+        else:
+            self.drop()
 
     def _refuse(self, error: ApiError, *, status: int | None = None) -> None:
         """Answer before the request is here, and close; what still comes is thrown away."""
@@ -155,9 +165,16 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
         self._refused = True
         request_id = new_id("req")
         body = json.dumps(error.body(request_id)).encode()
-        head = (
-            f"HTTP/1.1 {status or error.status} Refused\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nrequest-id: {request_id}\r\nconnection: close\r\n\r\n"
-        )
-        self.channel.write(head.encode() + body)
-        self.channel.loseConnection()
+        if isinstance(self.channel, HTTPChannel):
+            head = (
+                f"HTTP/1.1 {status or error.status} Refused\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\nrequest-id: {request_id}\r\nconnection: close\r\n\r\n"
+            )
+            self.channel.write(head.encode() + body)
+            self.channel.loseConnection()
+            return
+        # HTTP/2 has other streams on this connection: `process` sends it, when the body has gone by.
+        self.setResponseCode(status or error.status)
+        self.setHeader("content-type", "application/json")
+        self.setHeader("request-id", request_id)
+        self._refusal = body

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from daphne.http_protocol import HTTPFactory
 from daphne.server import Server as DaphneServer
 from twisted.internet import defer, reactor
+from twisted.internet.ssl import Certificate, CertificateOptions, PrivateCertificate
+from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from streaming.request import Request
 
@@ -31,6 +35,18 @@ def listening_socket(host: str, port: int) -> socket.socket:
     sock.bind((host, port))
     sock.listen(1024)
     return sock
+
+
+def tls_options(certificate: Path, key: Path) -> CertificateOptions:
+    """Return what serves HTTPS, HTTP/2 included, with a certificate chain and its key in PEM files."""
+    pem = PrivateCertificate.loadPEM(key.read_bytes() + certificate.read_bytes())
+    chain = [Certificate.loadPEM(block).original for block in certificates_in(certificate.read_text())[1:]]
+    return CertificateOptions(privateKey=pem.privateKey.original, certificate=pem.original, extraCertChain=chain)
+
+
+def certificates_in(text: str) -> list[str]:
+    """Return the certificates of a PEM file, the server's own first."""
+    return re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text, re.DOTALL)
 
 
 class Factory(HTTPFactory):  # type: ignore[misc]  # Twisted and Daphne have no types
@@ -55,6 +71,7 @@ class Server(DaphneServer):  # type: ignore[misc]
         sock: socket.socket,
         *,
         max_body_bytes: int,
+        tls: CertificateOptions | None = None,
         drain: Callable[[], Awaitable[None]],
         close: Callable[[], Awaitable[None]],
     ) -> None:
@@ -62,7 +79,7 @@ class Server(DaphneServer):  # type: ignore[misc]
         super().__init__(application, endpoints=["adopted"], server_name="sluice", verbosity=0)
         self.endpoints: list[str] = []
         self._request = type("LimitedRequest", (Request,), {"max_body_bytes": max_body_bytes})
-        self._socket, self._drain, self._close = sock, drain, close
+        self._socket, self._tls, self._drain, self._close = sock, tls, drain, close
         reactor.callWhenRunning(self._adopt)
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
@@ -98,6 +115,7 @@ class Server(DaphneServer):  # type: ignore[misc]
 
     def _adopt(self) -> None:
         self.http_factory = Factory(self, self._request)
-        port = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, self.http_factory)
+        factory = TLSMemoryBIOFactory(self._tls, False, self.http_factory) if self._tls else self.http_factory
+        port = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, factory)
         self._socket.close()  # the reactor has a duplicate
         self.listen_success(port)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any
 
 from streaming import request
-from streaming.server import Server, listening_socket
+from streaming.server import Server, listening_socket, tls_options
 
 PIECE = b"x" * 1000
 LOTS = 20_000
@@ -58,5 +59,6 @@ if __name__ == "__main__":
     request.UPLOAD_S = 1.0
     sock = listening_socket("127.0.0.1", 0)
     print(sock.getsockname()[1], flush=True)
-    Server(application, sock, max_body_bytes=1000, drain=drain, close=close).run()
+    tls = tls_options(Path(sys.argv[1]), Path(sys.argv[2])) if sys.argv[1:] else None
+    Server(application, sock, max_body_bytes=1000, tls=tls, drain=drain, close=close).run()
     sys.exit(0)

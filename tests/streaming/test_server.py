@@ -18,8 +18,8 @@ from tests.environment import ROOT
 class Process:
     """The server in a process of its own, since a reactor cannot be started twice."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.streaming.server_app"]
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "tests.streaming.server_app", *arguments]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.out: IO[str] = self.process.stdout

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from OpenSSL import crypto
 
 from config.redis_check import check_redis
 
@@ -19,14 +21,24 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
         parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
+        parser.add_argument(
+            "--tls-cert", type=Path, metavar="PEM", help="certificate (and chain): serve HTTPS and HTTP/2"
+        )
+        parser.add_argument("--tls-key", type=Path, metavar="PEM", help="the certificate's key")
 
     def handle(self, *args: Any, **options: Any) -> None:
         doubt = check_redis(settings.SLUICE.redis)
         if doubt:
             self.stderr.write(f"Warning: {doubt}")
         # Imported here: daphne.server installs Twisted's reactor.
-        from streaming.server import Server, listening_socket
+        from streaming.server import Server, listening_socket, tls_options
 
+        tls = None
+        if options["tls_cert"] or options["tls_key"]:
+            try:
+                tls = tls_options(*_both(options["tls_cert"], options["tls_key"]))
+            except (OSError, ValueError, crypto.Error) as error:
+                raise CommandError(f"--tls-cert, --tls-key: {error}") from None
         try:
             sock = listening_socket(options["host"], options["port"])
         except OSError as error:
@@ -34,5 +46,11 @@ class Command(BaseCommand):
         from config.asgi import application, gateway
 
         max_body_bytes = settings.SLUICE.max_body_mb * 1_000_000
-        server = Server(application, sock, max_body_bytes=max_body_bytes, drain=gateway.drain.run, close=gateway.close)
-        server.run()
+        drain, close = gateway.drain.run, gateway.close
+        Server(application, sock, max_body_bytes=max_body_bytes, tls=tls, drain=drain, close=close).run()
+
+
+def _both(certificate: Path | None, key: Path | None) -> tuple[Path, Path]:
+    if not certificate or not key:
+        raise ValueError("one needs the other")
+    return certificate, key
