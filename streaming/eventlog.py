@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -62,7 +63,7 @@ class EventLog:
         lease = self.lease_ms if read else 0
         fields = ("key", request.key, "model", request.model)
         opening = (scripts.OPEN, names, (start, life, life + TOMBSTONE_S, request.organization, lease, *fields))
-        _, length = await self._run_all([opening, self._enqueueing(request)])
+        _, length = await self._run_all([opening, self._enqueueing(request)], noting=request.id)
         if length < 0:
             await self._redis.delete(*names)
             raise Overloaded("The queue is full. Try again shortly.", headers={"retry-after": "2"})
@@ -160,12 +161,13 @@ class EventLog:
         head_start = int(PRIORITY_HEAD_START_S[request.priority] * 1000)
         return scripts.ENQUEUE, names, (request.id, request.encode(), head_start, self._settings.queue_limit)
 
-    async def _run_all(self, calls: Sequence[Call]) -> list[Any]:
-        """Run scripts in one round trip."""
+    async def _run_all(self, calls: Sequence[Call], *, noting: str) -> list[Any]:
+        """Run scripts in one round trip, and note a log for the janitor."""
         async with self._redis.pipeline(transaction=False) as pipe:
             for script, names, arguments in calls:
                 pipe.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
-            replies = await pipe.execute(raise_on_error=False)
+            pipe.zadd(keys.LOGS, {noting: time.time() * 1000})
+            replies = (await pipe.execute(raise_on_error=False))[: len(calls)]
         if any(isinstance(reply, NoScriptError) for reply in replies):  # first use, or Redis has restarted
             return [await self.run(*call) for call in calls]
         for reply in replies:

@@ -20,6 +20,8 @@ from streaming.cors import Cors
 from streaming.drain import Drain
 from streaming.eventlog import EventLog
 from streaming.idempotency import IdempotencyKeys
+from streaming.janitor import LOOK_S as JANITOR_S
+from streaming.janitor import Janitor
 from streaming.readers import LOOK_S, Readers
 from streaming.reaper import LOOK_S as REAP_S
 from streaming.reaper import Reaper
@@ -46,6 +48,7 @@ class Gateway:
         self.log = EventLog(self._redis, settings)
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
+        self.janitor = Janitor(self._redis, max_bytes=settings.event_log_max_mb * 1_000_000)
         self.reaper = Reaper(self.log, settings, gateway=self.id)
         self.idempotency_keys = IdempotencyKeys(self._redis)
         self.catalog = Catalog(self._redis, settings)
@@ -70,7 +73,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Let short work finish, then end background tasks and connections."""
-        lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers", "reaper")}
+        lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers", "reaper", "janitor")}
         if short := self._tasks - lasting:
             await asyncio.wait(short, timeout=2)
         await end(set(self._tasks))
@@ -81,6 +84,7 @@ class Gateway:
     async def _start(self) -> None:
         self.announcements.start()
         self.spawn(forever(self.catalog.refresh, every_s=1.0, name="catalog"), "catalog")
+        self.spawn(forever(self.janitor.look, every_s=JANITOR_S, name="janitor"), "janitor")
         self.spawn(forever(self._reap, every_s=REAP_S, name="reaper"), "reaper")
         self.spawn(forever(self.readers.look, every_s=LOOK_S, name="readers"), "readers")
         try:

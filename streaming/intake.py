@@ -59,6 +59,7 @@ async def accept(
     call: Call, wanted: Wanted, caller: Caller, watch: Stopwatch, *, raw: bytes, idempotency_key: str
 ) -> Accepted:
     """Check that a message can be served, claim its idempotency key, admit it; raise an `ApiError` otherwise."""
+    call.gateway.janitor.check()
     request = await prepare(call, wanted, caller)
     watch.stage("validation")
     keys = call.gateway.idempotency_keys

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 WORKERS = "sluice:workers"  # hash: worker id -> heartbeat
 DELIVERIES = "sluice:deliveries"  # stream of `Delivery`
-CONTROL = "sluice:control"  # channel: small notices to every gateway
+LOGS = "sluice:logs"  # sorted set: message id of each log -> when it was opened
+LOGS_FULL = "sluice:logs:full"  # "1" while running messages alone pass the logs' budget
+JANITOR = "sluice:logs:janitor"  # held by the gateway whose turn it is to look
 
 
 def log(message_id: str) -> str:

@@ -21,13 +21,14 @@ def sha_of(script: str) -> str:
 
 
 # KEYS log, meta, owner  ARGV frame, ttl_s, owner_ttl_s, organization, lease_ms, field, value, …
-# Opens a message's log with its first event. A log that exists is left alone (returns 0). With a lease above 0 the
+# Opens a message's log with its first event. `bytes` in the meta is what the log takes: frames and token ids, and about
+# 24 for each entry. A log that exists is left alone (returns 0). With a lease above 0 the
 # opener is its first reader.
 OPEN = (
     _NOW
     + """
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-redis.call('HSET', KEYS[2], 'attempt', 0, 'organization', ARGV[4], unpack(ARGV, 6))
+redis.call('HSET', KEYS[2], 'attempt', 0, 'organization', ARGV[4], 'bytes', #ARGV[1] + 24, unpack(ARGV, 6))
 if tonumber(ARGV[5]) > 0 then redis.call('HSET', KEYS[2], 'readers', 1, 'read_until', now + tonumber(ARGV[5])) end
 redis.call('XADD', KEYS[1], '1-0', 'f', ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[2])
@@ -107,6 +108,7 @@ local ended = ARGV[5] ~= ''
 if ended then redis.call('HDEL', KEYS[2], '') end
 local id = tonumber(ARGV[3])
 local frames = {}
+local bytes = 0
 for i = 7, #ARGV, 2 do
   local added
   if ARGV[i + 1] == '' then added = redis.pcall('XADD', KEYS[1], id .. '-0', 'f', ARGV[i])
@@ -114,9 +116,11 @@ for i = 7, #ARGV, 2 do
   -- An append whose reply was lost comes again: what is there already stays.
   if type(added) == 'table' and added.err and not string.find(added.err, 'equal or smaller') then return added end
   frames[#frames + 1] = ARGV[i]
+  bytes = bytes + #ARGV[i] + #ARGV[i + 1] + 24
   id = id + 1
 end
 if #frames > 0 then
+  redis.call('HINCRBY', KEYS[2], 'bytes', bytes)
   redis.call('PUBLISH', ARGV[2],
     ARGV[3] .. ' ' .. (id - 1) .. ' ' .. ARGV[4] .. ' ' .. (ended and 1 or 0) .. '\\n' .. table.concat(frames))
 end

@@ -42,6 +42,9 @@ class Settings:
     # streams
     heartbeat_s: float = setting(15.0, "A ping is sent when nothing was for so long.", least=0.1)
     event_log_ttl_s: int = setting(600, "How long a finished stream can be replayed.", least=1)
+    event_log_max_mb: int = setting(
+        512, "What all event logs may take; then finished ones go, the oldest first.", least=1
+    )
     resume_window_s: float = setting(30.0, "A stream whose last reader has gone runs on for so long.", least=1)
     stream_buffer_events: int = setting(1000, "Events that may wait for a slow reader.", least=10)
     drain_s: float = setting(25.0, "Budget of a graceful stop.", least=0)
