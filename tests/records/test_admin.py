@@ -27,6 +27,10 @@ def test_it_works(admin_client: Client, alice: Tenant) -> None:
     assert admin_client.get("/admin/records/requestrecord/msg_1/change/").status_code == 200
 
 
+def test_it_is_called_by_its_name(admin_client: Client) -> None:
+    assert "| Sluice</title>" in admin_client.get("/admin/").content.decode()
+
+
 def test_the_number_of_queries_is_constant(
     admin_client: Client, alice: Tenant, django_assert_max_num_queries: pytest.FixtureRequest
 ) -> None:
