@@ -35,10 +35,12 @@ class Cors:
         """Return what the answer to a browser's OPTIONS says, None where it is none of an allowed origin."""
         if not self._allows(header(scope, b"origin")) or not header(scope, b"access-control-request-method"):
             return None
+        wished = header(scope, b"access-control-request-headers")
         return [
             *self.headers(scope),
             (b"access-control-allow-methods", methods.encode()),
-            (b"access-control-allow-headers", _ALLOWED_HEADERS),
+            # An origin that is allowed may send what it likes: official clients have headers of their own.
+            (b"access-control-allow-headers", wished.encode("latin-1") or _ALLOWED_HEADERS),
             (b"access-control-max-age", b"600"),
         ]
 

@@ -77,6 +77,8 @@ class EventLog:
             return None
         frames = [fields[b"f"] for _, fields in entries]
         last_id = int(entries[-1][0].partition(b"-")[0])
+        if last_id - after != len(entries):  # Redis came back without its tail, and the worker went on
+            raise StreamLost(message_id)
         deltas = sum(_DELTA in frame for frame in frames)
         return Chunk(b"".join(frames), last_id, deltas, any(end in frames[-1] for end in _ENDS))
 

@@ -13,6 +13,7 @@ from common.errors import Conflict, InvalidRequest
 from inference.protocol import keys
 
 KEPT_S = 24 * 3600
+CLAIM_S = 60  # until its message is queued: whoever dies between does not block the key for a day
 LONGEST = 255
 
 # Deletes a claim if it is still the one that was made.
@@ -43,7 +44,7 @@ class IdempotencyKeys:
         value = f"{hashlib.sha256(body).hexdigest()}|{message_id}"
         held: bytes | None = None
         while held is None:  # None again only where a claim went between our two looks
-            if await self._redis.set(name, value, nx=True, ex=KEPT_S):
+            if await self._redis.set(name, value, nx=True, ex=CLAIM_S):
                 return Claim(name, value, message_id, ours=True)
             held = cast(bytes | None, await self._redis.get(name))
         found = held.decode()
@@ -55,6 +56,10 @@ class IdempotencyKeys:
     async def stands(self, claim: Claim) -> bool:
         """Say whether a claim is still there: its holder may have been refused."""
         return bool(await self._redis.get(claim.name) == claim.value.encode())
+
+    async def keep(self, claim: Claim) -> None:
+        """Keep a claim for good: its message is queued."""
+        await self._redis.expire(claim.name, KEPT_S)
 
     async def release(self, claim: Claim) -> None:
         """Give a key back, since its request was refused."""

@@ -109,14 +109,19 @@ async def enter(call: Call, accepted: Accepted, *, read: bool) -> Chunk:
             await call.gateway.log.join(accepted.id, accepted.request.organization)
         return FROM_THE_START
     retry_ms = RETRY_MS + random.randrange(RETRY_MS // 2)
+    keys = call.gateway.idempotency_keys
     try:
-        return await call.gateway.log.open(accepted.request, retry_ms=retry_ms, read=read)
+        first = await call.gateway.log.open(accepted.request, retry_ms=retry_ms, read=read)
+        if accepted.claim:
+            await keys.keep(accepted.claim)
+        return first
     except ApiError:
         if accepted.claim:
-            await call.gateway.idempotency_keys.release(accepted.claim)
+            await keys.release(accepted.claim)
         raise
-    except RedisError:  # it may be queued all the same, and nobody would read it
-        call.gateway.spawn(call.gateway.log.cancel(accepted.id, "abandoned"), "cancel")
+    except RedisError:  # it may be queued all the same; without a claim nobody would find it
+        if accepted.claim is None:
+            call.gateway.spawn(call.gateway.log.cancel(accepted.id, "abandoned"), "cancel")
         raise
 
 

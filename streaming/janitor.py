@@ -20,11 +20,12 @@ AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """What a log takes, and whether it is finished."""
+    """What a log takes, whether it is finished, and whether somebody may be reading it still."""
 
     message_id: str
     size: int
     ended: bool
+    read: bool
 
 
 class Janitor:
@@ -50,13 +51,15 @@ class Janitor:
         """Return all logs, the oldest first, and forget those that have expired."""
         found: list[LogSize] = []
         start = 0
+        now_ms = (await self._redis.time())[0] * 1000
         while names := cast(list[bytes], await self._redis.zrange(keys.LOGS, start, start + AT_ONCE - 1)):
             gone: list[bytes] = []
-            for name, (size, ended) in zip(names, await self._look_up(names), strict=True):
+            for name, (size, ended, read_until) in zip(names, await self._look_up(names), strict=True):
                 if size is None:
                     gone.append(name)
                 else:
-                    found.append(LogSize(name.decode(), int(size), ended is not None))
+                    read = read_until is not None and int(read_until) > now_ms
+                    found.append(LogSize(name.decode(), int(size), ended is not None, read))
             if gone:
                 await self._redis.zrem(keys.LOGS, *gone)
             start += len(names) - len(gone)
@@ -65,13 +68,13 @@ class Janitor:
     async def _look_up(self, names: list[bytes]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for name in names:
-                pipe.hmget(keys.meta(name.decode()), ["bytes", "ended"])
+                pipe.hmget(keys.meta(name.decode()), ["bytes", "ended", "read_until"])
             return await pipe.execute()
 
     async def _make_room(self, logs: list[LogSize]) -> bool:
         """Delete finished logs until the budget is kept; say whether it still is not."""
         over = sum(log.size for log in logs) - self._max_bytes
-        for log in logs:
+        for log in sorted(logs, key=lambda log: log.read):  # stable: the oldest first, those being read last
             if over <= 0:
                 break
             if log.ended:

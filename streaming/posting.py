@@ -12,7 +12,7 @@ from streaming.eventlog import Chunk
 from streaming.intake import Accepted, accept, enter
 from streaming.parting import server_shutdown
 from streaming.readers import Reading
-from streaming.session import collect, reading, stream
+from streaming.session import Opening, collect, reading, stream
 from streaming.surfaces.surface import Surface
 from streaming.timing import Stopwatch
 from streaming.wanted import Wanted
@@ -27,10 +27,18 @@ async def serve(
     given = header(call.scope, b"idempotency-key")
     cancel = _on_disconnect(call, given)
     accepted = await accept(call, wanted, caller, watch, raw=raw, idempotency_key=given)
+    opened = False
+
+    async def opening() -> Chunk:
+        nonlocal opened
+        first = await enter(call, accepted, read=True)
+        opened = True
+        return first
+
     try:
-        await _relay(call, accepted, watch, streamed=streamed, cancel=cancel, surface=surface)
+        await _relay(call, accepted, opening, watch, streamed=streamed, cancel=cancel, surface=surface)
     finally:
-        if accepted.is_new:
+        if opened and accepted.is_new:  # a refused request has no record
             _report(call, accepted, watch, streamed=streamed)
 
 
@@ -45,15 +53,13 @@ def _on_disconnect(call: Call, idempotency_key: str) -> CancelReason | None:
 async def _relay(
     call: Call,
     accepted: Accepted,
+    opening: Opening,
     watch: Stopwatch,
     *,
     streamed: bool,
     cancel: CancelReason | None,
     surface: Surface,
 ) -> None:
-    async def opening() -> Chunk:
-        return await enter(call, accepted, read=True)
-
     async def farewell(mine: Reading) -> bytes:
         return server_shutdown(await call.gateway.log.progress(accepted.id, until=mine.reader.cursor))
 

@@ -13,7 +13,7 @@ from streaming.reader import LogReader
 
 LOOK_S = 0.5
 NO_PROGRESS_S = 30.0  # a client whose socket took nothing for so long is dropped
-REPLAY_STALL_S = 5.0  # one that reads a log may stall for so long with more than the buffer before it
+STALL_S = 5.0  # one with more than the buffer before it, after so long
 
 
 @dataclass(eq=False, slots=True)
@@ -57,8 +57,8 @@ class Readers:
             await self._log.keep({reading.message_id for reading in self._all})
 
     async def _is_slow(self, reading: Reading, blocked_s: float) -> bool:
-        if blocked_s > NO_PROGRESS_S or reading.subscription.missed:
+        if blocked_s > NO_PROGRESS_S:
             return True
-        if blocked_s < REPLAY_STALL_S:
+        if blocked_s < STALL_S:
             return False
         return await self._log.length(reading.message_id) - reading.reader.cursor > self._buffer_events

@@ -15,7 +15,7 @@ from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import CANCEL_REASONS, Outcome
 from inference.protocol.progress import Progress
 from inference.protocol.reports import Settlement, common_of
-from inference.protocol.requests import GenerationRequest
+from inference.protocol.requests import GenerationRequest, PayloadError
 from inference.protocol.settings import Settings
 from streaming.eventlog import EventLog
 
@@ -38,7 +38,10 @@ class Reaper:
         for model in models:
             found = await self._log.run(scripts.CLAIM_OVERDUE, _queue(model), limits)
             for message_id, attempt, age_ms, payload in zip(*(iter(found),) * 4, strict=True):
-                await self._end(message_id.decode(), attempt, age_ms, GenerationRequest.decode(payload))
+                try:
+                    await self._end(message_id.decode(), attempt, age_ms, GenerationRequest.decode(payload))
+                except PayloadError as error:  # one that we cannot read must not hold up the others
+                    logger.error("%s: cannot be ended here: %s", message_id.decode(), error)
 
     async def _end(self, message_id: str, attempt: int, age_ms: int, request: GenerationRequest) -> None:
         """End one message: with what its log says already, else with a typed error."""

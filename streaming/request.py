@@ -15,6 +15,7 @@ from twisted.web.http import HTTPChannel
 from common.errors import ApiError, RequestTooLarge, Timeout
 from common.ids import new_id
 
+IDLE_S = 60.0  # for an HTTP/2 connection without streams
 UPLOAD_S = 30.0  # for a whole request to arrive, so that slow clients cannot hold the server
 
 
@@ -28,8 +29,15 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
         self._refused = False
         self._refusal = b""
         self._received = 0
-        super().__init__(*arguments, **more)
+        # Django parses forms for itself; Twisted would do it here, before anybody has shown a key.
+        super().__init__(*arguments, parsePOSTFormSubmission=False, **more)
         self._deadline = reactor.callLater(UPLOAD_S, self._too_slow)
+        self._set_idle_timeout(None)
+
+    def __repr__(self) -> str:
+        """Leave the query out: it may hold a token, and Daphne logs this."""
+        path = getattr(self, "path", b"").decode("latin-1")
+        return f"<{type(self).__name__} {getattr(self, 'method', b'').decode('latin-1')} {path}>"
 
     # What comes in:
 
@@ -66,6 +74,8 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             self._gate = asyncio.Event()
             self._gate.set()
             self.registerProducer(self, True)
+        elif self.method == b"HEAD" and self.startedWriting:
+            message = message | {"body": b""}  # Daphne writes past Twisted's own guard
         super().handle_reply(message)
 
     def write_now(self, frames: bytes) -> bool:
@@ -75,7 +85,9 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
         waits to be written before it, the bytes may as well go at once. See tests/streaming/test_request.py: the
         client sees the same bytes either way.
         """
-        transport: Any = getattr(self.channel, "transport", None)
+        if not frames:
+            return True  # an empty chunk would end the response
+        transport: Any = getattr(getattr(self, "channel", None), "transport", None)  # none after the end
         if (
             type(transport) is not TcpServer  # TLS and HTTP/2 have transports of their own
             or not self.chunked
@@ -120,6 +132,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
     def finish(self) -> None:
         """End the response."""
         self._let_go()
+        self._set_idle_timeout(IDLE_S)  # before the end, since Twisted takes the channel away with it
         super().finish()
 
     def connectionLost(self, reason: Any) -> None:
@@ -148,6 +161,12 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             if self.channel is not None:
                 self.unregisterProducer()
 
+    def _set_idle_timeout(self, seconds: float | None) -> None:
+        """Hold an HTTP/2 connection open while it has streams: Twisted counts only what comes in as a sign of life."""
+        connection = getattr(self.channel, "_conn", None)
+        if connection is not None and (seconds is None or len(connection.streams) <= 1):
+            connection.setTimeout(seconds)
+
     def _disarm(self) -> None:
         if self._deadline.active():
             self._deadline.cancel()
@@ -163,6 +182,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
         if self._refused or self.channel is None:
             return
         self._refused = True
+        self.requestHeaders.removeHeader(b"expect")  # nothing is to follow this answer
         request_id = new_id("req")
         body = json.dumps(error.body(request_id)).encode()
         if isinstance(self.channel, HTTPChannel):

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 # Unwritten bytes that the kernel takes for a client: few, so that a slow one is noticed.
 SEND_BUFFER = 64 * 1024
+LAST_ANSWERS_S = 1.5  # after the drain, for what is still being answered
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -101,12 +102,15 @@ class Server(DaphneServer):  # type: ignore[misc]
 
     async def _wind_down(self) -> None:
         await self._drain()
-        left = [task for task in self._applications() if not task.done()]
+        running = self._applications()
+        if running:  # short requests, Django's among them, that came with the signal
+            await asyncio.wait(running, timeout=LAST_ANSWERS_S)
+        left = [task for task in running if not task.done()]
         for task in left:
             task.cancel()
         if left:
             logger.info("ended %d connections", len(left))
-            await asyncio.wait(left, timeout=2)
+            await asyncio.wait(left, timeout=LAST_ANSWERS_S)
         await self._close()  # last, so that what was just ended can still say so
 
     def _applications(self) -> list[asyncio.Task[None]]:

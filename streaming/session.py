@@ -74,9 +74,10 @@ async def stream(
     head = [*SSE_HEADERS, *call.headers, *headers]
     await call.send({"type": "http.response.start", "status": 200, "headers": head})
     try:
-        if frames := surface.translate(first.frames):
-            await call.write(frames)
-            watch.wrote(len(frames), 0)
+        frames = surface.translate(first.frames)
+        # Even where there is nothing to say yet: the headers go with the first body.
+        await call.send({"type": "http.response.body", "body": frames, "more_body": True})
+        watch.wrote(len(frames), 0)
         work = relay(mine, call.write, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
         ending = await race(call, mine, work)
         if ending == "slow":  # it can resume from the log

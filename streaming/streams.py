@@ -6,6 +6,7 @@ import time
 from urllib.parse import parse_qs
 
 from accounts.keys import Caller
+from common.errors import Gone
 from streaming import parting
 from streaming.asgi import header, send_bytes, send_json
 from streaming.auth import key_of
@@ -43,6 +44,10 @@ async def read_stream(call: Call) -> None:
     """Answer GET /v1/streams/{id}: the events after `Last-Event-ID`, or all of them."""
     message_id = _message_id(call)
     caller = await _reader(call, message_id)
+    if call.scope["method"] == "HEAD":
+        await call.gateway.log.check(message_id, caller.organization)
+        await send_bytes(call.send, b"", b"text/event-stream; charset=utf-8", headers=call.headers)
+        return
     watch = Stopwatch()
     begin = Chunk(b"", 0, 0, False)
 
@@ -82,6 +87,8 @@ async def read_message(call: Call) -> None:
         await send_json(call.send, {"id": message_id, "status": "running"}, status=202, headers=headers)
         return
     frames = await call.gateway.log.whole(message_id)
+    if not frames:  # it expired between our two looks
+        raise Gone(f"The stream of {message_id} has expired.")
     await send_json(call.send, assemble(frames), headers=call.headers)
 
 

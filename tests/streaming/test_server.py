@@ -142,3 +142,24 @@ def test_a_response_that_is_cut_short_has_no_end(server: Process, path: bytes) -
         with pytest.raises(ConnectionResetError):
             read_to_the_end(sock)
     assert server.get("/fast/2") == b"0\n1\n1\n", "and the server goes on"
+
+
+def test_head_has_no_body(server: Process) -> None:
+    request = b"HEAD /slow/5 HTTP/1.1\r\nhost: x\r\n\r\nGET /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    answer = server.raw(request)
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert rest.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_large_form_does_not_hold_the_server(server: Process) -> None:
+    body = b"a&" * 400
+    head = b"POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/x-www-form-urlencoded\r\n"
+    answer = server.raw(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+    assert body in answer, "the body is the application's to read"
+
+
+def test_no_go_ahead_follows_a_refusal(server: Process) -> None:
+    answer = server.raw(b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1001\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"100 Continue" not in answer
