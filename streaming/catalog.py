@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 FRESH_S = 5.0  # a worker silent for longer is not counted as ready
 REMEMBER_S = 120.0  # a model whose workers are gone is queued for so long: they may be restarting
 RETRY_S = 30.0
+PATIENCE_S = 2.0  # for a look at the heartbeats; requests wait longer for a Redis that restarts
 DEFAULT = "default"
 
 
@@ -69,7 +70,7 @@ class Catalog:
     async def refresh(self) -> None:
         """Read the workers' heartbeats."""
         try:
-            async with self._redis.pipeline(transaction=False) as pipe:
+            async with asyncio.timeout(PATIENCE_S), self._redis.pipeline(transaction=False) as pipe:
                 pipe.time()
                 pipe.hgetall(keys.WORKERS)
                 (seconds, micros), rows = await pipe.execute()

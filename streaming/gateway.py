@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
 from inference.protocol.settings import Settings
@@ -42,7 +44,12 @@ class Gateway:
         self.authenticator = Authenticator()
         # A burst waits for a connection; it does not fail.
         pool = BlockingConnectionPool.from_url(
-            settings.redis, max_connections=MAX_CONNECTIONS, timeout=10, socket_timeout=10, socket_connect_timeout=5
+            settings.redis,
+            max_connections=MAX_CONNECTIONS,
+            timeout=10,
+            socket_timeout=10,
+            socket_connect_timeout=5,
+            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=12),  # about 9 s: Redis may be restarting
         )
         self._redis: Redis = Redis(connection_pool=pool)
         self.log = EventLog(self._redis, settings)

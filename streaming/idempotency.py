@@ -48,6 +48,8 @@ class IdempotencyKeys:
                 return Claim(name, value, message_id, ours=True)
             held = cast(bytes | None, await self._redis.get(name))
         found = held.decode()
+        if found == value:  # ours, told of a second time because the first answer was lost
+            return Claim(name, value, message_id, ours=True)
         digest, _, holder = found.partition("|")
         if digest != value.partition("|")[0]:
             raise Conflict("idempotency-key: this key came before with another body.")
