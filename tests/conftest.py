@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 import redis
 from django.conf import settings
+from hypothesis import settings as hypothesis_settings
 
 from accounts.keys import create_key
 from accounts.models import ApiKey
 from config.embedded_redis import prepare, until_it_answers
+
+# A speed goal belongs in a benchmark; on a busy machine any example may take its time.
+hypothesis_settings.register_profile("sluice", deadline=None)
+hypothesis_settings.load_profile("sluice")
 
 
 @pytest.fixture(scope="session")
