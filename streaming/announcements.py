@@ -87,6 +87,10 @@ class Subscription:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    async def confirmed(self) -> None:
+        """Wait until all that is announced is heard."""
+        await self._hub.confirmed(self._channel)
+
     async def __aenter__(self) -> Subscription:
         await self._hub.add(self._channel, self)
         return self
@@ -127,22 +131,30 @@ class Announcements:
         await end(self._tasks)
 
     async def add(self, channel: str, subscription: Subscription) -> None:
-        """Hear a channel for a subscription; return once Redis has confirmed it."""
+        """Begin to hear a channel for a subscription; what is announced before `confirmed` returns may be missed."""
         name = channel.encode()
         self._readers.setdefault(name, []).append(subscription)
+        if self._up.is_set():
+            try:
+                await self._ask_for(name)
+            except (RedisError, OSError):
+                pass  # the connection is gone; the next one asks for all channels
+
+    async def confirmed(self, channel: str) -> None:
+        """Wait until Redis has confirmed that a channel is heard; raise `RedisConnectionError` after `PATIENCE_S`."""
+        name = channel.encode()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._up.wait()
-                if name not in self._confirmed:
-                    self._confirmed[name] = asyncio.Event()
-                    await self._send("SUBSCRIBE", name)
+                await self._ask_for(name)
                 await self._confirmed[name].wait()
         except TimeoutError:
-            await self.remove(channel, subscription)
             raise RedisConnectionError("no subscription in time") from None
-        except BaseException:
-            await self.remove(channel, subscription)
-            raise
+
+    async def _ask_for(self, name: bytes) -> None:
+        if name not in self._confirmed:
+            self._confirmed[name] = asyncio.Event()
+            await self._send("SUBSCRIBE", name)
 
     async def remove(self, channel: str, subscription: Subscription) -> None:
         """Stop hearing a channel for a subscription."""

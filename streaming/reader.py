@@ -12,20 +12,22 @@ class LogReader:
     """Give the events after a cursor, none twice and none left out.
 
     An announcement is passed on only if it begins right after the cursor. Otherwise the log is read, until it has
-    no more to give.
+    no more to give; so it is at first, for what came before announcements were heard.
     """
 
-    def __init__(
-        self, log: EventLog, subscription: Subscription, message_id: str, *, cursor: int, behind: bool
-    ) -> None:
-        """Read `message_id` from after `cursor`; `behind` says that the log may have more already."""
+    def __init__(self, log: EventLog, subscription: Subscription, message_id: str, *, cursor: int) -> None:
+        """Read `message_id` from after `cursor`."""
         self.cursor = cursor
         self.ended = False
         self._log, self._subscription, self._message_id = log, subscription, message_id
-        self._behind = behind
+        self._hears = False
+        self._behind = True
 
     async def next(self, timeout: float) -> Chunk | None:
         """Return the next events, or None when there were none for `timeout` s; raise `StreamLost` without a log."""
+        if not self._hears:
+            await self._subscription.confirmed()
+            self._hears = True
         while True:
             if self._behind or self._subscription.missed:
                 chunk = await self._fetch()

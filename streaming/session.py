@@ -34,7 +34,7 @@ Farewell = Callable[[Reading], Awaitable[bytes]]
 async def reading(
     call: Call, message_id: str, opening: Opening, watch: Stopwatch, *, cancel: CancelReason | None
 ) -> AsyncIterator[tuple[Reading, Chunk]]:
-    """Read a message, having heard of it before `opening` makes it or joins it.
+    """Read a message that `opening` makes or joins. Its announcements are asked for first, in the same breath.
 
     `opening` returns where to begin: what is sent first, and up to where. When the client leaves before the end, or
     this server does, and it was the last reader, the message is ended with `cancel`; where that is None, or the fault
@@ -44,7 +44,7 @@ async def reading(
     async with gateway.announcements.subscribe(message_id, limit=gateway.settings.stream_buffer_events) as heard:
         first = await opening()
         watch.stage("enqueue")
-        reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id, behind=not first.frames)
+        reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id)
         mine = Reading(message_id, heard, reader, last_sent=first.frames)
         gateway.readers.add(mine)
         reason: CancelReason | None = None

@@ -15,7 +15,7 @@ from inference.engines.base import EngineRequest, EngineStats, FinishReason, Ste
 from inference.protocol.settings import Settings
 
 SAY = "SLUICE-SAY:"
-LONGEST_NAP_S = 0.02  # cancels and new requests are looked at between steps
+LONGEST_NAP_S = 0.005  # cancels and new requests are looked at between steps
 
 
 @dataclass(slots=True)
@@ -24,11 +24,14 @@ class _Sequence:
     script: tuple[int, ...] | None  # what `SLUICE-SAY:` asked for
     seed: int
     position: int
-    ready_at: float  # when its prefill is done
+    prefilled_at: float
+    decodes: bool = False  # has said its first token here
 
 
 class SimulatedEngine:
-    """Say a text drawn from the prompt: after `prefill_s`, a token in each step of `tpot_s`, for all at once.
+    """Say a text drawn from the prompt: the first token after `prefill_s`, then one in each step of `tpot_s`.
+
+    A step is for all that decode together; a first token does not wait for it, since it comes of its own prefill.
 
     `SLUICE-SAY: text` at the start of the last user message makes it say that text, then end.
     Token i depends on the prompt and i alone, so that another worker continues where this one stopped.
@@ -77,7 +80,7 @@ class SimulatedEngine:
             script=script,
             seed=_seed_of(request.prompt_ids),
             position=len(request.generated_ids),
-            ready_at=self._clock() + self._prefill_s,
+            prefilled_at=self._clock() + self._prefill_s,
         )
 
     def cancel(self, request_id: str) -> None:
@@ -85,18 +88,24 @@ class SimulatedEngine:
         self._sequences.pop(request_id, None)
 
     def step(self) -> list[StepOutput]:
-        """Wait until the next step is due, then give each sequence whose prefill is done its token."""
+        """Wait a little for the next token that is due; give those that are."""
         if not self._sequences:
             return []
-        due = max(self._step_due, min(sequence.ready_at for sequence in self._sequences.values()))
-        wait = due - self._clock()
+        wait = self._next_due() - self._clock()
         if wait > 0:
             self._sleep(min(wait, LONGEST_NAP_S))
         now = self._clock()
-        if now < due:
-            return []
-        self._step_due = max(due + self._tpot_s, now)  # a late step does not hurry the next ones
-        return [self._advance(s) for s in list(self._sequences.values()) if s.ready_at <= now]
+        due = [s for s in self._sequences.values() if not s.decodes and s.prefilled_at <= now]
+        decoding = [s for s in self._sequences.values() if s.decodes]
+        if not decoding:
+            self._step_due = now + self._tpot_s
+        elif self._step_due <= now:
+            self._step_due = max(self._step_due + self._tpot_s, now)  # a late step does not hurry the next ones
+            due += decoding
+        return [self._advance(sequence) for sequence in due]
+
+    def _next_due(self) -> float:
+        return min(self._step_due if s.decodes else s.prefilled_at for s in self._sequences.values())
 
     def stats(self) -> EngineStats:
         """Return the load now."""
@@ -105,6 +114,7 @@ class SimulatedEngine:
 
     def _advance(self, sequence: _Sequence) -> StepOutput:
         request = sequence.request
+        sequence.decodes = True
         finish: FinishReason | None = None
         tokens: tuple[int, ...] = ()
         if sequence.script is not None and sequence.position >= len(sequence.script):

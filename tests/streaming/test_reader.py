@@ -37,8 +37,11 @@ class FakeSubscription:
     """Announcements that a test lines up; each is in the log before it is heard."""
 
     def __init__(self, log: FakeLog) -> None:
-        self.log, self.missed = log, False
+        self.log, self.missed, self.said_before = log, False, 1
         self.waiting: deque[tuple[int, int] | None] = deque()
+
+    async def confirmed(self) -> None:
+        self.log.last = max(self.log.last, self.said_before)
 
     async def get(self, timeout: float) -> Announcement | None:
         if not self.waiting:
@@ -52,10 +55,10 @@ class FakeSubscription:
         return Announcement(heard[0], chunk_of(*heard, self.log.end))
 
 
-def reader_of(end: int, *, cursor: int = 1, behind: bool = False) -> tuple[LogReader, FakeLog, FakeSubscription]:
+def reader_of(end: int, *, cursor: int = 1) -> tuple[LogReader, FakeLog, FakeSubscription]:
     log = FakeLog(end)
     subscription = FakeSubscription(log)
-    reader = LogReader(log, subscription, "msg_1", cursor=cursor, behind=behind)  # type: ignore[arg-type]  # fakes
+    reader = LogReader(log, subscription, "msg_1", cursor=cursor)  # type: ignore[arg-type]  # fakes
     return reader, log, subscription
 
 
@@ -71,7 +74,7 @@ async def test_it_works() -> None:
     reader, log, subscription = reader_of(4)
     subscription.waiting += [(2, 2), (3, 4)]
     assert await read_all(reader) == b"<2><3><4>"
-    assert log.reads == 0, "what follows the cursor needs no look at the log"
+    assert log.reads == 1, "once it hears, what follows the cursor needs no look at the log"
 
 
 async def test_a_gap_is_filled_from_the_log() -> None:
@@ -87,10 +90,17 @@ async def test_what_was_heard_before_is_not_repeated() -> None:
 
 
 async def test_a_finished_log_is_replayed_in_slices() -> None:
-    reader, log, _ = reader_of(1000, cursor=0, behind=True)
+    reader, log, _ = reader_of(1000, cursor=0)
     log.last = 1000
     assert await read_all(reader) == b"".join(b"<%d>" % i for i in range(1, 1001))
     assert log.reads == 5
+
+
+async def test_what_came_before_it_heard_is_read_from_the_log() -> None:
+    reader, _, subscription = reader_of(4)
+    subscription.said_before = 3
+    subscription.waiting += [(4, 4)]
+    assert await read_all(reader) == b"<2><3><4>"
 
 
 async def test_silence_is_told() -> None:

@@ -70,6 +70,18 @@ def test_all_that_run_get_a_token_in_each_step(engine: SimulatedEngine, clock: C
     assert clock.now == pytest.approx(100 + 0.1 + 4 * 0.02)
 
 
+def test_a_first_token_does_not_wait_for_the_others_step(engine: SimulatedEngine, clock: Clock) -> None:
+    engine.submit(a_request("a", max_tokens=50))
+    while not tokens(engine.step()):
+        pass
+    clock.now += 0.011
+    engine.submit(a_request("b", max_tokens=50))
+    asked_at = clock.now
+    while not tokens(engine.step(), "b"):
+        pass
+    assert clock.now == pytest.approx(asked_at + 0.1)
+
+
 def test_the_text_depends_on_the_prompt_alone(engine: SimulatedEngine) -> None:
     engine.submit(a_request("a"))
     engine.submit(a_request("b"))
