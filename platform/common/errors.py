@@ -1,61 +1,68 @@
-"""The one tree of API errors. Code raises; each surface renders them in one place."""
+"""The one tree of API errors. Code raises; `common.error_forms` gives them the form that the caller reads."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
+
+_SUBJECT = re.compile(r"[\w$.\[\]-]+(?=: )")
 
 
 class ApiError(Exception):
-    """Raised for whatever a caller is told of; `kind` and `status` follow Anthropic's table."""
+    """Raised for whatever a caller is told of; `kind` and `status` follow Anthropic's table, `code` OpenAI's words."""
 
-    kind = "api_error"
-    status = 500
+    kind: ClassVar[str] = "api_error"
+    status: ClassVar[int] = 500
+    code: str | None = "server_error"
 
-    def __init__(self, message: str, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.code = code or self.code
         self.headers = dict(headers or {})
 
-    def body(self, request_id: str) -> dict[str, Any]:
-        """Return Anthropic's form of the error."""
-        return {"type": "error", "error": {"type": self.kind, "message": self.message}, "request_id": request_id}
+    @property
+    def param(self) -> str | None:
+        """The field, parameter or header that the message begins with: `max_tokens` of "max_tokens: expected …"."""
+        subject = _SUBJECT.match(self.message) if self.status < 500 else None
+        return subject[0] if subject else None
 
 
 class InvalidRequest(ApiError):
-    """Raised when the body or a parameter will not do; the message names the field."""
+    """Raised when the body or a parameter will not do; the message begins with the field."""
 
-    kind, status = "invalid_request_error", 400
+    kind, status, code = "invalid_request_error", 400, "invalid_value"
 
 
 class AuthenticationFailed(ApiError):
     """Raised when there is no key, or not one we know."""
 
-    kind, status = "authentication_error", 401
+    kind, status, code = "authentication_error", 401, "invalid_api_key"
 
 
 class PermissionDenied(ApiError):
     """Raised when the key may not do this."""
 
-    kind, status = "permission_error", 403
+    kind, status, code = "permission_error", 403, "insufficient_permissions"
 
 
 class NotFound(ApiError):
     """Raised when the path, the model or the message is not there for this caller."""
 
-    kind, status = "not_found_error", 404
+    kind, status, code = "not_found_error", 404, "not_found"
 
 
 class MethodNotAllowed(ApiError):
     """Raised when the path knows other methods; `Allow` lists them."""
 
-    kind, status = "invalid_request_error", 405
+    kind, status, code = "invalid_request_error", 405, "method_not_supported"
 
 
 class NotAcceptable(ApiError):
     """Raised when the caller accepts nothing that we could answer with."""
 
-    kind, status = "invalid_request_error", 406
+    kind, status, code = "invalid_request_error", 406, None
 
 
 class Conflict(ApiError):
