@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from inference.protocol.requests import Sampling
+from inference.protocol.outcomes import Priority
+from inference.protocol.requests import Grammar, Sampling
 
 FinishReason = Literal["end_of_text", "max_tokens", "error", "oom"]
 
@@ -18,8 +19,9 @@ class EngineError(ValueError):
 class EngineRequest:
     """A sequence to continue: `prompt_ids`, then `generated_ids` that an earlier attempt has already released.
 
-    `max_tokens` counts the generated ones too. `salt` separates tenants in a shared prefix cache. `text` is the
-    caller's last words, which only the simulated engine reads.
+    `max_tokens` counts the generated ones too. `salt` separates tenants in a shared prefix cache. The generated
+    text keeps to the `grammar`. `waited_s` is the time since it came to the platform. `text` is the caller's last
+    words, which only the simulated engine reads.
     """
 
     id: str
@@ -28,27 +30,41 @@ class EngineRequest:
     sampling: Sampling = field(default_factory=Sampling)
     generated_ids: tuple[int, ...] = ()
     salt: str = ""
+    grammar: Grammar | None = None
+    priority: Priority = "standard"
+    waited_s: float = 0.0
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """What one step gave a request: new token ids (the end-of-text token is not among them), and why it ended."""
+    """What one step gave a request: new token ids (the end-of-text token is not among them), and why it ended.
+
+    `cached_tokens` of its prompt were not computed for it, but found in the prefix cache.
+    """
 
     id: str
     token_ids: tuple[int, ...] = ()
     finish: FinishReason | None = None
     error: str = ""
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """The engine's load now."""
+    """The engine's load now: sequences, tokens of the KV cache, and what else the device has to do with.
+
+    `kv_tokens_wanted` are those that the waiting sequences need to run. A total of 0 sets no limit.
+    """
 
     running: int = 0
     waiting: int = 0
     kv_tokens_used: int = 0
+    kv_tokens_wanted: int = 0
     kv_tokens_total: int = 0
+    device: str = field(default="", compare=False)
+    memory_used: int = field(default=0, compare=False)  # bytes, of the device
+    memory_total: int = field(default=0, compare=False)
 
 
 class Engine(Protocol):

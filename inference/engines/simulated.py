@@ -33,7 +33,8 @@ class SimulatedEngine:
 
     A step is for all that decode together; a first token does not wait for it, since it comes of its own prefill.
 
-    `SLUICE-SAY: text` at the start of the last user message makes it say that text, then end.
+    `SLUICE-SAY: text` at the start of the last user message makes it say that text, tool calls in it included, then
+    end. It knows no grammars.
     Token i depends on the prompt and i alone, so that another worker continues where this one stopped.
     """
 

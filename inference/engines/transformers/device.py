@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import torch
@@ -51,17 +52,35 @@ def usable_cores(cgroup: Path = CGROUP) -> int:
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
 
 
-def free_memory(device: torch.device, meminfo: Path = MEMINFO) -> int | None:
-    """Return the bytes still free on a device, or None where nobody tells."""
+def free_memory(device: torch.device, meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int | None:
+    """Return the bytes still free on a device, of a CPU's those that the container may use; None where nobody tells."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
         lines = meminfo.read_text().splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return None if free is None else min(free, _left_to_container(cgroup))
+
+
+def _left_to_container(cgroup: Path) -> int:
+    try:
+        limit, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
+        stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # "max"
+        return sys.maxsize
+    return max(0, limit - used + int(stat.get("inactive_file", 0)))  # what was read from files makes room
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    # The allocator of the CPU raises a plain RuntimeError.
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
+    # The allocator of the CPU raises a plain RuntimeError, and so do libraries that allocate for themselves.
+    words = str(error)
+    known = ("DefaultCPUAllocator", "CUDA error: out of memory", "_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(word in words for word in known)
+
+
+def give_memory_back() -> None:
+    """Return to the device what torch keeps of it for later, so that it can be had in one piece."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 
 import torch
 from transformers import PreTrainedModel
@@ -21,28 +22,39 @@ LEAST_CACHE = 256  # tokens; the least that SLUICE_KV_CACHE_TOKENS takes
 CACHE_SHARE = 0.8  # of the memory that the weights leave; the rest is for the steps
 
 
-class ModelRunner:
+class StepRunner(ABC):
     """A model with its cache of `num_blocks` blocks beside the one for padding."""
 
-    def __init__(self, model: PreTrainedModel, shape: CacheShape, num_blocks: int, *, pad_decodes: bool) -> None:
-        self.model = model
+    def __init__(self, vocab_size: int, num_blocks: int, sampler: Sampler) -> None:
+        self.vocab_size = vocab_size
         self.num_blocks = num_blocks
-        self.cache = KVCache(shape, (num_blocks + 1) * BLOCK_SIZE, model.dtype, model.device)
-        self.vocab_size: int = model.config.get_text_config().vocab_size
-        self._builder = BatchBuilder(self.cache, BLOCK_SIZE, pad_decodes=pad_decodes)
-        self._sampler = Sampler(self.vocab_size, model.device)
+        self._sampler = sampler
+
+    @abstractmethod
+    def logits(self, chunks: list[Chunk]) -> tuple[torch.Tensor, list[Sequence]]:
+        """Compute the chunks; return what may follow [sequences, vocab], and which sequences these are."""
 
     @torch.inference_mode()
     def run(self, chunks: list[Chunk]) -> list[tuple[Sequence, int | None]]:
         """Compute the chunks, and draw a token for each sequence of which nothing is left to compute."""
         logits, sequences = self.logits(chunks)
-        draws = [Draw(sequence.request.sampling, sequence.num_generated) for sequence in sequences]
+        draws = [Draw(s.request.sampling, s.num_generated, s.guide) for s in sequences]
         tokens = self._sampler.sample(logits, draws) if sequences else []
         return list(zip(sequences, tokens, strict=True))
 
+
+class ModelRunner(StepRunner):
+    """Any model of transformers, with our attention in it."""
+
+    def __init__(self, model: PreTrainedModel, shape: CacheShape, num_blocks: int, *, pad_decodes: bool) -> None:
+        vocab_size = model.config.get_text_config().vocab_size
+        super().__init__(vocab_size, num_blocks, Sampler(vocab_size, model.device))
+        self.model = model
+        self.cache = KVCache(shape, (num_blocks + 1) * BLOCK_SIZE, model.dtype, model.device)
+        self._builder = BatchBuilder(self.cache, BLOCK_SIZE, pad_decodes=pad_decodes)
+
     @torch.inference_mode()
     def logits(self, chunks: list[Chunk]) -> tuple[torch.Tensor, list[Sequence]]:
-        """Compute the chunks; return what may follow [sequences, vocab], and which sequences these are."""
         batch = self._builder.build(chunks)
         output = self.model(
             input_ids=batch.token_ids,

@@ -9,6 +9,7 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
+from inference.engines.transformers.guidance import Guide
 from inference.protocol.requests import Sampling
 
 logger = logging.getLogger(__name__)
@@ -20,10 +21,11 @@ INT32_MASK = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How to draw one token: `position` counts the tokens generated before it."""
+    """How to draw one token: `position` counts the tokens generated before it, `guide` says which may come."""
 
     sampling: Sampling
     position: int
+    guide: Guide | None = None
 
     @property
     def is_greedy(self) -> bool:
@@ -44,6 +46,9 @@ class Sampler:
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self._token_hashes = _mix(torch.arange(vocab_size, dtype=torch.int32, device=device).mul_(0x1E3779B1).add_(1))
+        # The eight tokens that each byte of a mask does not allow.
+        bits = torch.arange(256, device=device)[:, None] >> torch.arange(8, device=device)
+        self._blocked = (bits & 1) == 0
 
     def sample(self, logits: Tensor, draws: list[Draw]) -> list[int | None]:
         """Return a token for each row of the logits [rows, vocab]; None where none can be drawn."""
@@ -58,6 +63,10 @@ class Sampler:
             return [None]
 
     def _sample(self, logits: Tensor, draws: list[Draw]) -> list[int | None]:
+        self._block(logits, draws)
+        return self._draw(logits, draws)
+
+    def _draw(self, logits: Tensor, draws: list[Draw]) -> list[int | None]:
         best, tokens = logits.max(dim=-1)
         rows = [row for row, draw in enumerate(draws) if not draw.is_greedy]
         if rows:
@@ -65,6 +74,17 @@ class Sampler:
             drawn = [draws[row] for row in rows]
             tokens[warm] = self._race(_weights(logits[warm], best[warm], drawn), drawn)
         return [token if ok else None for token, ok in zip(tokens.tolist(), best.isfinite().tolist(), strict=True)]
+
+    def _block(self, logits: Tensor, draws: list[Draw]) -> None:
+        """Take from each row that has a guide what may not come next."""
+        guides = {row: draw.guide for row, draw in enumerate(draws) if draw.guide is not None}
+        if not guides:
+            return
+        masks = bytearray().join(guide.mask() for guide in guides.values())
+        packed = torch.frombuffer(masks, dtype=torch.uint8).to(logits.device).int()
+        blocked = self._blocked.index_select(0, packed).view(len(guides), -1)[:, : logits.shape[-1]]
+        for row, row_blocked in zip(guides, blocked, strict=True):
+            logits[row].masked_fill_(row_blocked, -torch.inf)
 
     def _race(self, weights: Tensor, draws: list[Draw]) -> Tensor:
         limited = [row for row, draw in enumerate(draws) if draw.is_limited]
@@ -75,14 +95,15 @@ class Sampler:
 
     def _exponentials(self, draws: list[Draw]) -> Tensor:
         """Return exponential draws [rows, vocab], made by a hash of token, seed and position."""
-        keys = torch.tensor([_keys(draw) for draw in draws], dtype=torch.int32, device=self._token_hashes.device)
+        keys = torch.tensor([keys_of(draw) for draw in draws], dtype=torch.int32, device=self._token_hashes.device)
         bits = _mix((self._token_hashes ^ keys[:, :1]).mul_(keys[:, 1:] | 1)).bitwise_and_(INT32_MASK)
         # Never 0, which would win against any weight, nor 1, which would let the only candidate lose.
         uniforms = bits.float().add_(0.5).mul_(2**-31).clamp_(max=1 - 2**-24)
         return uniforms.neg_().log1p_().neg_()
 
 
-def _keys(draw: Draw) -> tuple[int, int]:
+def keys_of(draw: Draw) -> tuple[int, int]:
+    """Return two int32 that seed and position make, for the hash of a draw."""
     digest = blake2b(f"{draw.sampling.seed}:{draw.position}".encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], signed=True), int.from_bytes(digest[4:], signed=True)
 

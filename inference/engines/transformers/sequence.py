@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference.engines.base import EngineRequest
+from inference.engines.transformers.guidance import Guide
+from inference.engines.transformers.prefixes import PrefixKeys
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +21,12 @@ class Sequence:
     request: EngineRequest
     token_ids: list[int]
     num_computed: int = 0
+    num_cached: int = 0  # of those in the cache, how many were there before this sequence came
+    rank: float = 0.0  # when it came, less the head start of its class
+    waits_since: float = 0.0
+    was_preempted: bool = False
+    keys: PrefixKeys | None = None
+    guide: Guide | None = None
 
     @classmethod
     def of(cls, request: EngineRequest) -> Sequence:
@@ -43,6 +51,11 @@ class Sequence:
     @property
     def is_full(self) -> bool:
         return self.num_generated >= self.request.max_tokens
+
+    def key(self, block: int) -> bytes:
+        """Return the key of what a full block holds."""
+        assert self.keys is not None, "keys come with the scheduler"
+        return self.keys.of_block(block, self.token_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,17 @@ def test_it_reads_the_free_memory(tmp_path: Path) -> None:
     assert device.free_memory(CPU, tmp_path / "missing") is None
 
 
+def test_it_keeps_to_the_memory_of_its_container(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemAvailable: 90 kB\n")
+    for name, text in {"max": "50000\n", "current": "40000\n", "stat": "anon 30000\ninactive_file 6000\n"}.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+
+    assert device.free_memory(CPU, tmp_path / "meminfo", tmp_path) == 16000
+
+    (tmp_path / "memory.max").write_text("max\n")
+    assert device.free_memory(CPU, tmp_path / "meminfo", tmp_path) == 90 * 1024
+
+
 def test_it_knows_what_is_out_of_memory() -> None:
     assert device.is_out_of_memory(torch.OutOfMemoryError())
     assert device.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))

@@ -145,7 +145,7 @@ def test_it_serves_a_top_k_of_any_size(engine: TransformersEngine) -> None:
 def test_it_learns_its_pace(engine: TransformersEngine) -> None:
     run(engine, request("a"))
 
-    assert engine._scheduler.pace.allowance < sys.maxsize
+    assert engine._scheduler.pace.allowance(1) < sys.maxsize
 
 
 def test_it_serves_what_just_fits(engine: TransformersEngine) -> None:
@@ -188,7 +188,7 @@ def test_a_failed_step_fails_only_who_was_in_it(
         raise error
 
     engine.submit(request("a", 16))  # fills the step, so that the next one waits
-    engine.submit(request("b"))
+    engine.submit(request("b", 17))
     with monkeypatch.context() as patch:
         patch.setattr(engine._runner, "run", fail)
         [output] = engine.step()
