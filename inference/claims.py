@@ -9,10 +9,15 @@ from inference.protocol.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A request that this worker has claimed, still encoded. `age_ms` is the time since it came into the queue."""
+    """A request that this worker has claimed, still encoded. `age_ms` is the time since it came into the queue.
+
+    `attempt` counts its claims; `pen` is this claim's own number, higher than that of any earlier one: who writes to
+    the log with a lower pen than another had is fenced off.
+    """
 
     id: str
     attempt: int
+    pen: int
     lost: int = 0  # how many leases on it have lapsed
     age_ms: float
     payload: bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +58,7 @@ class ByteStream:
         return data.decode(errors="replace")
 
     def finish(self) -> str:
+        self._rest = b""
         return ""
 
 
@@ -152,6 +153,7 @@ class Vocabulary:
         self.stream: Callable[[], Stream]
         self._bytes: Mapping[int, bytes]
         tokens, steps = _visible_tokens(tokenizer), list(_decoder_steps(tokenizer))
+        self._special = _special_tokens(tokenizer)
         if [step["type"] for step in steps] == ["ByteLevel"]:
             self._bytes = table = {token_id: _byte_level(token) for token_id, token in tokens.items()}
             self.stream = lambda: ByteStream(table)
@@ -171,6 +173,11 @@ class Vocabulary:
         """Read the tokenizer of a model folder."""
         return cls(Tokenizer.from_file(str(model_dir / "tokenizer.json")))
 
+    def special(self, contents: Iterable[str]) -> dict[int, str]:
+        """Return those of the special tokens that have such a content, by their ids."""
+        wanted = set(contents)
+        return {token_id: content for token_id, content in self._special.items() if content in wanted}
+
     def bytes_of(self, token_id: int) -> bytes:
         """Return the bytes a token adds to the text; none for a special or unknown one."""
         return self._bytes.get(token_id, b"")
@@ -180,17 +187,22 @@ class Detokenizer:
     """The text of one message; to rebuild it, push the same token ids again.
 
     A piece ends where a token and a character end together. Tokens without text of their own go with the next text.
+    Special tokens have none, but for those that are `shown`.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, shown: Mapping[int, str] | None = None) -> None:
         self._stream = vocabulary.stream()
+        self._shown = shown or {}
         self._token_ids: list[int] = []
         self._text = ""
 
     def push(self, token_id: int) -> Piece | None:
         """Take one token; return the piece it completes."""
         self._token_ids.append(token_id)
-        self._text += self._stream.feed(token_id)
+        if token_id in self._shown:
+            self._text += self._stream.finish() + self._shown[token_id]
+        else:
+            self._text += self._stream.feed(token_id)
         return None if self._stream.incomplete or not self._text else self._take()
 
     def flush(self) -> Piece | None:
@@ -205,10 +217,16 @@ class Detokenizer:
         return piece
 
 
+def _special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
+    """Map the ids of those tokens that decoding skips to their contents."""
+    added = tokenizer.get_added_tokens_decoder()
+    return {token_id: token.content for token_id, token in added.items() if token.special}
+
+
 def _visible_tokens(tokenizer: Tokenizer) -> dict[int, str]:
     """Map ids to tokens, without those that decoding skips."""
     added = tokenizer.get_added_tokens_decoder()
-    special = {token.content for token in added.values() if token.special}
+    special = set(_special_tokens(tokenizer).values())
     tokens = {token_id: token for token, token_id in tokenizer.get_vocab(with_added_tokens=True).items()}
     tokens |= {token_id: token.content for token_id, token in added.items()}
     return {token_id: token for token_id, token in tokens.items() if token not in special}

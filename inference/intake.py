@@ -35,7 +35,7 @@ class Intake:
             request = GenerationRequest.decode(claim.payload)
         except NewerVersion as newer:
             if not self._is_overdue(claim.age_ms):
-                self._write(claim.id, self._broker.release(claim.id, claim.attempt))
+                self._write(claim.id, self._broker.release(claim.id, claim.pen))
                 raise
             logger.error("%s: no worker came that can read it (%s)", claim.id, newer)
             self._end_unread(claim, "timeout")
@@ -51,8 +51,7 @@ class Intake:
         if taken is None:
             return None
         if taken.progress.outcome is not None:  # its worker died between the last event and the settlement
-            settlement = Transcript(claim, taken).settlement(request, self._worker)
-            self._write(claim.id, self._broker.settle(settlement))
+            self._write(claim.id, *self._account(Transcript(claim, taken), request))
             return None
         try:
             generation = Generation(claim, request, taken, self._vocabulary)
@@ -60,7 +59,7 @@ class Intake:
             self._end_unopened(Transcript(claim, taken), request, error)
             return None
         if self._end_at_once(generation, claim, taken):
-            self._conclude(generation, self._broker.settle(generation.settlement(request, self._worker)))
+            self._conclude(generation, *self._account(generation, request))
             return None
         return generation
 
@@ -78,7 +77,7 @@ class Intake:
         logger.error("%s: cannot be begun: %s", transcript.id, fault_of(error))
         message = str(error) if isinstance(error, UnknownPolicy) else "The worker failed on this request."
         transcript.fail("error", kind="api_error", message=message)
-        self._conclude(transcript, self._broker.settle(transcript.settlement(request, self._worker)))
+        self._conclude(transcript, *self._account(transcript, request))
 
     def _end_unread(self, claim: Claim, outcome: Outcome) -> None:
         """End a message of which nothing is known but its log."""
@@ -103,10 +102,14 @@ class Intake:
             logger.warning("%s: a later attempt has it", claim.id)
         return taken
 
-    def _conclude(self, transcript: Transcript, settling: Call) -> None:
+    def _account(self, transcript: Transcript, request: GenerationRequest) -> tuple[Call, Call]:
+        settlement = transcript.settlement(request, self._worker)
+        return self._broker.account(settlement, transcript.pen), self._broker.settle(settlement, transcript.pen)
+
+    def _conclude(self, transcript: Transcript, *settling: Call) -> None:
         """Write the end of a message that will not run, and settle it."""
-        appending = self._broker.append(transcript.id, transcript.attempt, transcript.take())
-        self._write(transcript.id, appending, settling)
+        appending = self._broker.append(transcript, transcript.take())
+        self._write(transcript.id, appending, *settling)
 
     def _write(self, message_id: str, *calls: Call) -> None:
         for reply in self._broker.exchange(calls):

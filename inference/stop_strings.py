@@ -32,12 +32,13 @@ class Node:
 class StopStrings:
     """Cuts a text before the stop string that starts first; of those that start together, the shortest.
 
-    A match is only final when no other can start before it any more. `matched` names it then.
+    A match is only final when no other can start before it any more. `matched` names it then. Tool calls are no text:
+    what they hold stops nothing, and no stop string goes across one.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.matched: str | None = None
-        self._node = build(stops) if stops else None
+        self._root = self._node = build(stops) if stops else None
         self._held: deque[Piece] = deque()
         self._base = 0  # position in the text where the held pieces start
         self._end = 0  # position up to which the text was searched
@@ -50,7 +51,7 @@ class StopStrings:
         if self.matched is not None:
             return []
         self._held.append(piece)
-        return self._cut() if self._search(piece.text) else list(self._release(self._open_start))
+        return self._cut() if self._search_piece(piece) else list(self._release(self._open_start))
 
     def flush(self) -> list[Piece]:
         """Return what is held at the end of the text; this can still be a match."""
@@ -64,6 +65,15 @@ class StopStrings:
     def _open_start(self) -> int:
         """Where the longest beginning of a stop string starts that the text ends with."""
         return self._end - self._node.depth if self._node else self._end
+
+    def _search_piece(self, piece: Piece) -> bool:
+        """Go on through the text around calls; say whether the match is final."""
+        start = 0
+        for part in piece.calls:
+            if self._search(piece.text[start : part.at]) or self._match is not None:
+                return True
+            self._node, start = self._root, part.at
+        return self._search(piece.text[start:])
 
     def _search(self, text: str) -> bool:
         """Go on through the text; say whether the match is final."""
@@ -92,9 +102,9 @@ class StopStrings:
         assert self._match is not None, "only a match cuts"
         start, self.matched = self._match
         pieces = list(self._release(start))
-        if start > self._base:
-            rest = self._held[0]
-            pieces.append(Piece(rest.token_ids, rest.text[: start - self._base]))
+        rest = self._held[0].until(start - self._base)
+        if rest.text or rest.calls:
+            pieces.append(rest)
         self._held.clear()
         return pieces
 

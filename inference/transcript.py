@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
 from inference.claims import Claim, Taken
 from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import Outcome
 from inference.protocol.reports import Settlement, common_of
 from inference.protocol.requests import GenerationRequest
+from inference.tail import Batch, Tail
 
 ASK_S = 0.05  # how often a message that releases nothing looks for its cancel
-
-
-@dataclass(slots=True)
-class Batch:
-    """Events that wait to be appended: their frames, the token ids each releases, how many are content deltas."""
-
-    first_id: int
-    frames: list[bytes] = field(default_factory=list)
-    token_ids: list[tuple[int, ...]] = field(default_factory=list)
-    deltas: int = 0
-    outcome: Outcome | None = None  # set when the end is among them
-    refused_at: float | None = None
 
 
 class Transcript:
@@ -31,13 +19,17 @@ class Transcript:
 
     def __init__(self, claim: Claim, taken: Taken) -> None:
         progress = taken.progress
-        self.id, self.attempt, self.waited_ms = claim.id, claim.attempt, taken.waited_ms
+        self.id, self.attempt, self.pen, self.waited_ms = claim.id, claim.attempt, claim.pen, taken.waited_ms
         self.outcome: Outcome | None = progress.outcome
         self.released = len(progress.token_ids)  # tokens in the log, or on their way there
+        self.cached_tokens = progress.cached_tokens  # of the prompt, found in the engine's prefix cache
         self._events = MessageEvents(
             last_id=progress.last_id, next_index=progress.blocks, open_block=progress.open_block
         )
         self._batch = Batch(first_id=progress.last_id + 1)
+        self._tail = Tail()
+        self._account: Settlement | None = None
+        self.is_counted = False  # among what its worker has done
         self._age_ms = claim.age_ms
         self._claimed_at = time.monotonic()
         self._first_token_at: float | None = None
@@ -59,6 +51,19 @@ class Transcript:
         taken, self._batch = self._batch, Batch(first_id=self._events.last_id + 1)
         return taken
 
+    def ask_now(self) -> None:
+        """Write to the log next time, even if there is nothing to write."""
+        self._ask_due = 0.0
+
+    def written(self, batch: Batch) -> None:
+        """Note that the log has taken a batch."""
+        if batch.frames:
+            self._tail.keep(batch)
+
+    def since(self, last_id: int, frame: bytes, batch: Batch) -> Batch | None:
+        """Return what follows an event of this log, up to a batch that the log would not take; None where we cannot."""
+        return self._tail.after(last_id, frame, batch)
+
     def put_back(self, batch: Batch) -> float:
         """Take back what the log refused, before more is added; return for how many seconds it has done so."""
         assert not self._batch.frames, "the batch that was refused comes first"
@@ -75,13 +80,18 @@ class Transcript:
         self._close(outcome)
 
     def settlement(self, request: GenerationRequest, worker: str) -> Settlement:
-        """Return the one account of this message."""
+        """Return the one account of this message, the same each time."""
+        self._account = self._account or self._sum_up(request, worker)
+        return self._account
+
+    def _sum_up(self, request: GenerationRequest, worker: str) -> Settlement:
         assert self.outcome is not None, "only an ended message is settled"
         first = self._first_token_at
         return Settlement(
             **common_of(request),
             outcome=self.outcome,
             output_tokens=self.released,
+            cached_tokens=self.cached_tokens,
             attempts=self.attempt,
             worker=worker,
             finished_at=time.time(),

@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -14,22 +15,30 @@ from typing import Any
 
 import redis
 
-from inference.broker import FENCED, Broker, Call, checked, is_full
+from inference.broker import FENCED, OVERTAKEN, Broker, Call, checked
 from inference.claims import Claim
 from inference.detokenizer import Vocabulary
 from inference.engines.base import Engine, EngineRequest, StepOutput
 from inference.faults import fault_of
 from inference.generation import Generation
 from inference.intake import Intake, cancel_reason
+from inference.meter import Meter
+from inference.protocol.full import is_full
+from inference.protocol.quotas import lease_ms, long_lease_ms, renewing
 from inference.protocol.requests import NewerVersion
 from inference.protocol.settings import Settings
-from inference.transcript import Batch
+from inference.recovery import Recovery
+from inference.room import Sizes
+from inference.tail import Batch
+from inference.watchdog import LEASES, Watchdog
 
 logger = logging.getLogger(__name__)
 
 BEAT_S = 1.0
 IDLE_WAIT_S = 0.5
+FORMING_S = 0.002  # after the first of a burst: those that come with it are computed with it
 FULL_PATIENCE_S = 10.0  # a full Redis has as long as one that is away: logs expire, and then there is room again
+RECOVERY_S = 1.0  # after an outage nobody claims for so long: those who run a message make sure of it first
 NEWER_PAUSE_S = 1.0  # after meeting a request for newer workers: let them have it
 
 Ask = tuple[Call, Callable[[Any], None]]  # a call, and what to do with its reply
@@ -50,10 +59,14 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}"
         self._engine, self._broker, self._settings = engine, broker, settings
         self._intake = Intake(broker, vocabulary, settings, self.id)
+        self._recovery = Recovery(broker, settings)
+        self._sizes = Sizes()
+        self._meter = Meter()
+        self._watchdog = Watchdog(settings.lease_s * LEASES)
         self._running: dict[str, Generation] = {}
         self._stopping = stopping or threading.Event()
         self._started_at = time.time()
-        self._beat_due = self._renew_due = self._claim_due = 0.0
+        self._beat_due = self._renew_due = self._reserve_due = self._claim_due = 0.0
 
     def stop(self) -> None:
         """Ask the loop to end: running messages go back to the queue, for another worker to continue."""
@@ -64,8 +77,8 @@ class Worker:
         try:
             while not self._stopping.is_set():
                 self.turn()
-                if not self._running:
-                    self._broker.wait_for_work(IDLE_WAIT_S)
+                if not self._running and self._broker.wait_for_work(IDLE_WAIT_S):
+                    self._stopping.wait(FORMING_S)
             self._hand_over()
         except redis.RedisError as error:
             if not self._stopping.is_set():
@@ -76,7 +89,9 @@ class Worker:
 
     def turn(self) -> None:
         """Compute one step and exchange its results with Redis in one round trip."""
-        for output in self._engine.step():
+        with self._watchdog:
+            outputs = self._engine.step()
+        for output in outputs:
             self._accept(output)
         self._end_overdue()
         self._exchange(claiming=not self._stopping.is_set())
@@ -84,6 +99,7 @@ class Worker:
 
     def _accept(self, output: StepOutput) -> None:
         generation = self._running[output.id]
+        self._meter.heard(output)
         try:
             generation.accept(output)
         except Exception as error:  # whatever is wrong with one message is no reason to end the others
@@ -99,9 +115,14 @@ class Worker:
 
     def _exchange(self, *, claiming: bool) -> None:
         """Append what was released, settle what ended, renew leases, claim what fits."""
-        room = self._engine.max_batch - sum(g.outcome is None for g in self._running.values())
-        claiming = claiming and room > 0 and time.monotonic() >= self._claim_due
-        asks = [*self._appends(), *self._settlements(), *self._renewals(claiming)]
+        if self._recovery.is_due:
+            self._look_back()
+        else:
+            self._recovery.forget_old()
+        num_held = sum(g.outcome is None for g in self._running.values())
+        room = self._sizes.room(self._engine.max_batch - num_held, self._engine.stats())
+        claiming = claiming and room.requests > 0 and time.monotonic() >= self._claim_due
+        asks = [*self._appends(), *self._settlements(), *self._renewals(claiming), *self._reservations()]
         if claiming:
             asks.append((self._broker.claim(room), self._begin_all))
         if asks:
@@ -113,22 +134,42 @@ class Worker:
         for generation in self._running.values():
             if generation.is_due:
                 batch = generation.take()
-                call = self._broker.append(generation.id, generation.attempt, batch)
-                yield call, partial(self._heed_append, generation, batch)
+                yield self._broker.append(generation, batch), partial(self._heed_append, generation, batch)
 
     def _settlements(self) -> Iterator[Ask]:
         for generation in self._running.values():
             if generation.outcome is not None:
-                call = self._broker.settle(generation.settlement(generation.request, self.id))
-                yield call, partial(self._heed_settlement, generation)
+                settlement = generation.settlement(generation.request, self.id)
+                yield self._broker.account(settlement, generation.pen), self._heed_account
+                call = self._broker.settle(settlement, generation.pen)
+                yield call, partial(self._heed_settlement, generation, call)
 
     def _renewals(self, claiming: bool) -> Iterator[Ask]:
         """Renew when it is time, and before each claim: after an outage it would return what we are running."""
         now = time.monotonic()
-        held = [(g.id, g.attempt) for g in self._running.values() if g.outcome is None]
+        held = [(g.id, g.pen) for g in self._running.values() if g.outcome is None]
         if held and (claiming or now >= self._renew_due):
             self._renew_due = now + self._settings.lease_s / 3
             yield self._broker.renew(held), self._heed_renewal
+
+    def _reservations(self) -> Iterator[Ask]:
+        """Keep what quotas hold for the messages that run."""
+        now = time.monotonic()
+        if self._running and now >= self._reserve_due:
+            self._reserve_due = now + self._settings.lease_s
+            for call in self._reserving(lease_ms(self._settings)):
+                yield call, self._heed_account
+
+    def _reserving(self, lease_ms: int) -> Iterator[Call]:
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for generation in self._running.values():
+            names[generation.request.organization].append(generation.id)
+        for organization, message_ids in names.items():
+            yield renewing(organization, message_ids, lease_ms)
+
+    def _heed_account(self, reply: Any) -> None:
+        if isinstance(reply, redis.ResponseError):
+            logger.error("quotas cannot be kept (%s): the reconciliation will set them right", reply)
 
     def _heed_append(self, generation: Generation, batch: Batch, reply: Any) -> None:
         """Act on what the log says of a message: another attempt has it, somebody cancelled it, it takes no more."""
@@ -136,10 +177,26 @@ class Worker:
             self._heed_refusal(generation, batch, reply)
         elif reply == FENCED:
             logger.warning("%s: attempt %d was fenced off", generation.id, generation.attempt)
-            self._drop(generation.id)
-        elif reply and generation.outcome is None:
-            self._engine.cancel(generation.id)
-            generation.cancel(cancel_reason(reply.decode()))
+            self._drop(generation)
+        elif not isinstance(reply, bytes):
+            self._mend(generation, batch, reply)
+        else:
+            generation.written(batch)
+            if reply and generation.outcome is None:
+                self._engine.cancel(generation.id)
+                generation.cancel(cancel_reason(reply.decode()))
+
+    def _mend(self, generation: Generation, batch: Batch, reply: Any) -> None:
+        """Write again what the log has lost. Where we have not kept enough of it, what the log has is gone on from."""
+        mended = self._recovery.mended(generation, batch, reply)
+        if mended is not None:
+            self._heed_append(generation, mended, self._recovery.write(generation, mended, reply))
+        elif generation.outcome is not None:
+            logger.error("%s: its log is gone, or lacks too much: its end cannot be written", generation.id)
+        elif self._recovery.give_back(generation, reply):
+            self._drop(generation)
+        else:
+            self._fail(generation, "its log is gone")
 
     def _heed_refusal(self, generation: Generation, batch: Batch, error: redis.ResponseError) -> None:
         if generation.outcome is not None:  # and it is settled: there is no more to be done
@@ -149,14 +206,42 @@ class Worker:
         if not is_full(error) or refused_s > FULL_PATIENCE_S:
             self._fail(generation, f"its events cannot be written ({error})")
 
-    def _heed_settlement(self, generation: Generation, reply: Any) -> None:
+    def _heed_settlement(self, generation: Generation, settling: Call, reply: Any) -> None:
+        if self._running.get(generation.id) is not generation:
+            return  # fenced off: this account is not the one
+        if reply == OVERTAKEN and self._recovery.reclaim(generation):
+            (reply,) = self._broker.exchange([settling])
         if isinstance(reply, redis.ResponseError):
             logger.error("%s: cannot be settled (%s): who claims it next will", generation.id, reply)
-        self._running.pop(generation.id, None)
+        del self._running[generation.id]
+        if not generation.is_counted:  # it may be settled again, after an outage
+            generation.is_counted = True
+            self._meter.settled(generation.settlement(generation.request, self.id))
+        self._recovery.remember(generation)
 
     def _heed_renewal(self, reply: Any) -> None:
-        for lost in checked(reply):
-            self._drop(lost.decode())
+        for name in checked(reply):
+            generation = self._running.get(name.decode())
+            if generation is not None:
+                self._hold(generation)
+
+    def _hold(self, generation: Generation) -> None:
+        """Keep a message whose claim has gone if it is ours still: then Redis has forgotten the claim."""
+        batch = generation.take()
+        (reply,) = self._broker.exchange([self._broker.append(generation, batch)])
+        self._heed_append(generation, batch, reply)
+        if self._running.get(generation.id) is generation and not self._recovery.reclaim(generation):
+            self._drop(generation)
+
+    def _look_back(self) -> None:
+        """After an outage, end again what ended shortly before, and let those who run a message be heard first."""
+        for generation in self._recovery.given_up(self._running.values()):
+            self._engine.cancel(generation.id)
+            generation.fail("error", kind="api_error", message="The event log was away for too long.")
+        for generation in self._recovery.recall():
+            if generation.id not in self._running:
+                self._running[generation.id] = generation
+        self._claim_due = time.monotonic() + RECOVERY_S
 
     def _begin_all(self, reply: Any) -> None:
         for claim in self._broker.claims_of(reply):
@@ -164,7 +249,8 @@ class Worker:
 
     def _begin(self, claim: Claim) -> None:
         """Start on a claimed request, unless there is nothing left to do."""
-        self._drop(claim.id)  # if it is ours the lease has lapsed: what we hold is no further than its log
+        if claim.id in self._running:  # the lease has lapsed: what we hold is no further than its log
+            self._drop(self._running[claim.id])
         try:
             generation = self._intake.open(claim)
         except NewerVersion as newer:
@@ -174,6 +260,7 @@ class Worker:
         if generation is None:
             return
         self._running[claim.id] = generation
+        self._sizes.note(len(claim.payload), len(generation.request.prompt_ids))
         try:
             self._engine.submit(_engine_request(generation))
         except Exception as error:
@@ -186,20 +273,23 @@ class Worker:
         if generation.outcome is None:
             generation.fail("error", kind="api_error", message="The worker failed on this request.")
 
-    def _drop(self, message_id: str) -> None:
+    def _drop(self, generation: Generation) -> None:
         """Forget a message that another attempt has taken over."""
-        if self._running.pop(message_id, None):
-            self._engine.cancel(message_id)
+        if self._running.get(generation.id) is generation:
+            del self._running[generation.id]
+            self._engine.cancel(generation.id)
 
     def _hand_over(self) -> None:
         """Write what is computed, then give back what runs."""
         self._exchange(claiming=False)
         if self._running:
             logger.info("handing %d messages over", len(self._running))
-            self._broker.exchange([self._broker.release(g.id, g.attempt) for g in self._running.values()])
+            releases = [self._broker.release(g.id, g.pen) for g in self._running.values()]
+            self._broker.exchange([*self._reserving(long_lease_ms(self._settings)), *releases])
 
     def _leave(self) -> None:
         try:
+            self._broker.add_counts(self.id, self._meter.tally)
             self._broker.leave(self.id)
         except redis.RedisError as error:
             logger.warning("redis is away (%s): the heartbeat will age", error)
@@ -208,6 +298,7 @@ class Worker:
         if time.monotonic() >= self._beat_due:
             self._beat_due = time.monotonic() + BEAT_S
             self._broker.beat(self.id, self.about())
+            self._broker.add_counts(self.id, self._meter.tally)
 
     def about(self) -> dict[str, Any]:
         """Say what this worker is and how loaded: the content of its heartbeat."""
@@ -218,6 +309,7 @@ class Worker:
             "max_batch": self._engine.max_batch,
             "started_at": self._started_at,
             **asdict(self._engine.stats()),
+            **self._meter.about(),
         }
 
 
@@ -230,5 +322,8 @@ def _engine_request(generation: Generation) -> EngineRequest:
         sampling=request.sampling,
         generated_ids=generation.continued_from,
         salt=request.organization,
+        grammar=request.grammar,
+        priority=request.priority,
+        waited_s=generation.elapsed_s,
         text=request.texts[-1] if request.texts else "",
     )

@@ -43,6 +43,11 @@ class MessageEvents:
         return self._open
 
     @property
+    def num_blocks(self) -> int:
+        """How many blocks have begun."""
+        return self._next_index
+
+    @property
     def ended(self) -> bool:
         return self._ended
 

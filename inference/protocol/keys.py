@@ -18,7 +18,7 @@ def log(message_id: str) -> str:
 
 
 def meta(message_id: str) -> str:
-    """Hash of a message: who owns it, which attempt may write, whether it is cancelled or ended."""
+    """Hash of a message: who owns it, which claim may write, how long its log is, whether it is cancelled or ended."""
     return f"sluice:{{{message_id}}}:meta"
 
 
@@ -53,7 +53,7 @@ def leases(model: str) -> str:
 
 
 def attempts(model: str) -> str:
-    """Hash: message id -> how often it was claimed."""
+    """Hash: message id -> how often it was claimed; `id|pen`, `id|lost`: its last claim's pen, how many were lost."""
     return f"sluice:{{q:{model}}}:attempts"
 
 
@@ -62,9 +62,23 @@ def settlements(model: str) -> str:
     return f"sluice:{{q:{model}}}:settlements"
 
 
+def outcomes(model: str) -> str:
+    """Hash: outcome -> how many messages have ended so, ever."""
+    return f"sluice:{{q:{model}}}:outcomes"
+
+
 def wake(model: str) -> str:
     """List that idle workers block on; it never holds more than a few tokens."""
     return f"sluice:{{q:{model}}}:wake"
+
+
+COUNTS = "sluice:{metrics}:counts"  # hash: name of a count -> its value over all processes, ever
+GATEWAYS = "sluice:{metrics}:gateways"  # hash: gateway id -> heartbeat
+
+
+def counted(process: str) -> str:
+    """Number of the last batch of counts that came from a process."""
+    return f"sluice:{{metrics}}:counted:{process}"
 
 
 MODELS = "sluice:models"  # set of model names that ever had a worker: whose settlements to read

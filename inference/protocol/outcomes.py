@@ -18,3 +18,5 @@ CANCEL_REASONS: tuple[CancelReason, ...] = get_args(CancelReason)
 Priority = Literal["priority", "standard", "batch"]
 # Ageing: a class is so many seconds ahead of or behind a standard request that came at the same moment.
 PRIORITY_HEAD_START_S: dict[Priority, float] = {"priority": 10.0, "standard": 0.0, "batch": -600.0}
+# How full the queue may be for a class to get in: the last places are for those who are in a hurry.
+QUEUE_SHARE: dict[Priority, float] = {"priority": 1.0, "standard": 0.9, "batch": 0.5}

@@ -22,6 +22,7 @@ class Progress:
     blocks: int = 0
     open_block: BlockKind | None = None
     token_ids: tuple[int, ...] = ()
+    cached_tokens: int = 0
     outcome: Outcome | None = None  # set when the log has its end
 
 
@@ -37,8 +38,12 @@ def decode_ids(raw: bytes) -> tuple[int, ...]:
 
 def progress_of(entries: Iterable[Entry]) -> Progress:
     """Sum up a log's entries."""
-    progress = Progress(last_id=0)
-    token_ids: list[int] = []
+    return further(Progress(last_id=0), entries)
+
+
+def further(progress: Progress, entries: Iterable[Entry]) -> Progress:
+    """Add the entries that follow to a sum, and return it."""
+    token_ids = list(progress.token_ids)
     for entry_id, fields in entries:
         progress.last_id = int(entry_id.partition(b"-")[0])
         token_ids += decode_ids(fields.get(b"t", b""))
@@ -58,5 +63,6 @@ def _note(progress: Progress, event: dict[str, Any]) -> None:
     # The outcome is a guess, for want of the one in the message's meta hash.
     elif kind == "message_delta":
         progress.outcome = event["delta"]["stop_reason"]
+        progress.cached_tokens = event["usage"].get("cache_read_input_tokens", 0)
     elif kind == "error":
         progress.outcome = "timeout" if event["error"]["type"] == "timeout_error" else "error"

@@ -49,6 +49,7 @@ class Settlement(Report):
 
     outcome: Outcome
     output_tokens: int
+    cached_tokens: int = 0  # of the input, not computed for this message but found in a prefix cache
     attempts: int
     worker: str
     finished_at: float
@@ -59,13 +60,22 @@ class Settlement(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery(Report):
-    """Written by the gateway when a reader has gone or been served. Times in ms, on the gateway's monotonic clock."""
+    """Written by the gateway when a reader has gone or been served; `reader` is its request's id.
 
+    Times in ms, on the gateway's monotonic clock, from when the message's own POST was received: that of a detached
+    message came `late_ms` before its reader's request, by the clock of Redis. `ttft_ms` is of a reader that waited for
+    the first content, or came straight from its POST to find it; `stream_ms` and `tbt_p99_ms` are of one that was there
+    before any content, since one that comes later gets at once what there is.
+    """
+
+    reader: str = ""
+    late_ms: float = 0.0
+    resumed: bool = False
     gateway: str
     streamed: bool
     ttft_ms: float | None  # request received to first content delta written
-    stream_ms: float | None  # first content delta to last
+    stream_ms: float | None  # first content delta to last, for who saw the end
     tbt_p99_ms: float | None
-    total_ms: float
+    total_ms: float  # request received to this reader's last byte
     bytes_sent: int
     stages: dict[str, float] = field(default_factory=dict)

@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from inference.protocol.outcomes import Priority
+from inference.protocol.tools import ToolUse
 
-VERSION = 1  # raised when an older worker would misread a request; a field it may leave out does not need that
+# The version is raised when an older worker would misread a request; a field it may leave out does not need that.
+VERSION = 2
 HIGHEST_TEMPERATURE = 2.0
 
 
@@ -45,11 +47,23 @@ class Sampling:
         return "" if self.top_k >= 0 else "top_k: expected 0 or more."
 
 
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer is held to, in llguidance's language.
+
+    Where it is not `required` it only helps, and what cannot hold to it may do without.
+    """
+
+    source: str
+    required: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """All that a worker needs of a message: it asks nobody else about the tenant.
 
-    `prompt_ids` is the tokenised prompt, `texts` the caller's own words in it (what prompt checks read).
+    `prompt_ids` is the tokenised prompt, `texts` the caller's own words in it (what prompt checks read). `tools` is how
+    calls in the answer are read.
     """
 
     id: str
@@ -63,10 +77,17 @@ class GenerationRequest:
     sampling: Sampling = field(default_factory=Sampling)
     priority: Priority = "standard"
     policy: str = "off"
+    tools: ToolUse | None = None
+    grammar: Grammar | None = None
     created_at: float  # seconds since the epoch, for the record
 
+    @property
+    def version(self) -> int:
+        """The oldest version whose workers serve this request rightly."""
+        return 2 if self.tools or self.grammar else 1
+
     def encode(self) -> str:
-        return json.dumps({"version": VERSION} | asdict(self), separators=(",", ":"))
+        return json.dumps({"version": self.version} | asdict(self), separators=(",", ":"))
 
     @classmethod
     def decode(cls, blob: bytes | str) -> GenerationRequest:
@@ -79,6 +100,10 @@ class GenerationRequest:
             body["sampling"] = Sampling(**known_fields(Sampling, body["sampling"]))
             for name in ("prompt_ids", "texts", "stop_sequences"):
                 body[name] = tuple(body[name])
+            if body.get("tools"):
+                body["tools"] = ToolUse.decode(body["tools"])
+            if body.get("grammar"):
+                body["grammar"] = Grammar(**known_fields(Grammar, body["grammar"]))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise PayloadError(type(error).__name__) from None  # a JSON error carries the text

@@ -38,7 +38,13 @@ class Settings:
     allowed_hosts: str = setting("localhost,127.0.0.1,[::1]", "Host names the Django pages answer to, comma-separated.")
     trusted_origins: str = setting("", "Origins whose forms Django accepts, comma-separated (`https://example.org`).")
     cors_origins: str = setting("", "Origins whose pages may use streams, comma-separated; `*` for all.")
+    metrics_token: str = setting("", "Bearer token that shows /metrics to other machines; empty means to none.")
     max_body_mb: int = setting(4, "Largest request body.", least=1, most=256)
+    receive_timeout_s: float = setting(
+        30.0,
+        "A request has to arrive within so long of its first byte, which a new connection has as long for.",
+        least=1,
+    )
     # streams
     heartbeat_s: float = setting(15.0, "A ping is sent when nothing was for so long.", least=0.1)
     event_log_ttl_s: int = setting(600, "How long a finished stream can be replayed.", least=1)
@@ -49,22 +55,44 @@ class Settings:
     stream_buffer_events: int = setting(1000, "Events that may wait for a slow reader.", least=10)
     drain_s: float = setting(25.0, "Budget of a graceful stop.", least=0)
     # the queue
-    queue_limit: int = setting(1000, "Requests that may wait for a worker; more get 529.", least=1)
+    queue_limit: int = setting(
+        1000,
+        "Requests that may wait for a worker; more get 529. The last tenth is for priority work, batch work has half.",
+        least=1,
+    )
     queue_timeout_s: float = setting(60.0, "A request that waited longer ends with a timeout.", least=1)
     request_timeout_s: float = setting(600.0, "A request that took longer in all ends with a timeout.", least=1)
     lease_s: float = setting(10.0, "A worker silent for so long loses its requests to another.", least=1)
     # the engine
     model: str = setting("SmolLM2-135M-Instruct", "Name of the model a worker serves (a folder in SLUICE_MODELS).")
-    engine: str = setting("transformers", "What runs the model.", choices=("transformers", "simulated"))
+    engine: str = setting("transformers", "What runs the model.", choices=("transformers", "vllm", "simulated"))
     max_batch: int = setting(32, "Requests that one worker runs at once.", least=1, most=1024)
     max_batch_tokens: int = setting(512, "Tokens of one step; longer prompts are prefilled in chunks.", least=16)
     kv_cache_tokens: int = setting(32768, "Tokens that the KV cache of one worker holds.", least=256)
+    prefix_cache: bool = setting(True, "What prompts of one organisation begin with alike is computed once.")
     dtype: str = setting(
         "auto",
         "Type of the weights; auto is bfloat16 where the device computes in it, else float32.",
         choices=("auto", "bfloat16", "float16", "float32"),
     )
+    kernels: str = setting(
+        "auto",
+        "Who computes on a CPU: our C kernels (`native`; bfloat16, Llama family, needs a C compiler) or `torch`.",
+        choices=("auto", "native", "torch"),
+    )
+    quantize: str = setting(
+        "none",
+        "Rounds weights to `int8`, in half the memory: faster, and slightly other answers. On native kernels only.",
+        choices=("none", "int8"),
+    )
     device: str = setting("auto", "`cuda`, `cuda:1`, `cpu`; auto takes a GPU where there is one.")
+    tensor_parallel: int = setting(1, "vLLM engine: GPUs that share each layer.", least=1)
+    pipeline_parallel: int = setting(1, "vLLM engine: stages that the layers are spread over.", least=1)
+    parallel_backend: str = setting(
+        "auto",
+        "vLLM engine: a split model runs in processes of this machine (`mp`) or in a Ray cluster (`ray`).",
+        choices=("auto", "mp", "ray"),
+    )
     sim_tpot_ms: float = setting(20.0, "Simulated engine: time per token.", least=0)
     sim_prefill_ms: float = setting(20.0, "Simulated engine: time of a prefill.", least=0)
 

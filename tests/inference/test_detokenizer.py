@@ -318,3 +318,27 @@ def test_it_loads_a_model_folder() -> None:
     vocabulary = Vocabulary.load(Path(loaded.models_path / loaded.model))
     assert vocabulary.bytes_of(0) == b""
     assert any(vocabulary.bytes_of(token_id) == b" the" for token_id in range(1000))
+
+
+def test_special_tokens_are_shown_where_that_is_asked_for() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.add_special_tokens([AddedToken("[CALL]", special=True)])
+    vocabulary = Vocabulary(tokenizer)
+    shown = vocabulary.special(["[CALL]", "</s>", "nothing"])
+    assert sorted(shown.values()) == ["</s>", "[CALL]"]
+    token_ids = tokenizer.encode("Hé[CALL] x", add_special_tokens=False).ids
+    for wanted, expected in ((shown, "Hé[CALL] x"), ({}, "Hé x")):
+        detokenizer = Detokenizer(vocabulary, wanted)
+        pieces = [piece for token_id in token_ids if (piece := detokenizer.push(token_id))]
+        assert "".join(piece.text for piece in pieces) == expected
+
+
+def test_a_shown_token_ends_an_incomplete_character() -> None:
+    tokenizer = byte_level_bpe()
+    tokenizer.add_special_tokens([AddedToken("[CALL]", special=True)])
+    vocabulary = Vocabulary(tokenizer)
+    detokenizer = Detokenizer(vocabulary, vocabulary.special(["[CALL]"]))
+    half = next(n for n in range(tokenizer.get_vocab_size()) if vocabulary.bytes_of(n) == "é".encode()[:1])
+    assert detokenizer.push(half) is None
+    (call,) = vocabulary.special(["[CALL]"])
+    assert detokenizer.push(call) == Piece((half, call), "[CALL]")

@@ -19,6 +19,24 @@ def test_a_request_cancelled_in_the_queue_never_reaches_the_engine(bench: Bench)
     assert bench.outcomes == ["client_gone"]
 
 
+def test_a_request_that_nobody_reads_any_more_never_reaches_the_engine(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.store.hset(keys.meta("msg_1"), "read_until", 1)
+    bench.turn()
+    assert bench.submitted == []
+    assert bench.outcomes == ["abandoned"]
+
+
+def test_a_request_cancelled_while_the_engine_lets_it_wait_is_not_computed(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    bench.store.eval(scripts.CANCEL, 1, keys.meta("msg_1"), "client_gone")
+    bench.turn()
+    assert bench.engine.cancelled == ["msg_1"]
+    bench.turn()
+    assert bench.outcomes == ["client_gone"]
+
+
 def test_what_waited_too_long_times_out(bench: Bench) -> None:
     enqueue(bench.store, a_request())
     bench.age(seconds=61)

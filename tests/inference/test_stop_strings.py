@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.stop_strings import StopStrings
-from inference.text import Piece
+from inference.text import CallKind, CallPart, Piece
 
 SMALL = st.text(alphabet="ab😀", max_size=30)
 STOPS = st.lists(st.text(alphabet="ab😀", min_size=1, max_size=6), max_size=4)
@@ -129,3 +129,37 @@ def test_releases_are_whole_pieces_but_for_the_last(text: str, stops: list[str],
     pieces = split(text, cuts)
     _, out = run(stops, pieces)
     assert out[:-1] == pieces[: max(len(out) - 1, 0)]
+
+
+def calling(token_id: int, text: str, *places: int) -> Piece:
+    """Return a piece with a whole call at each place of its text."""
+    kinds: tuple[CallKind, ...] = ("start", "input", "end")
+    return Piece((token_id,), text, tuple(CallPart(at, kind, "f") for at in places for kind in kinds))
+
+
+def test_a_call_sets_free_what_was_held() -> None:
+    stops, (begin, call, end) = StopStrings(["abc"]), (Piece((1,), "ab"), calling(2, "", 0), Piece((3,), "c"))
+    assert stops.push(begin) == []
+    assert stops.push(call) == [begin, call]
+    assert [*stops.push(end), *stops.flush()] == [end]
+    assert stops.matched is None
+
+
+def test_a_call_makes_a_match_final() -> None:
+    stops = StopStrings(["abcd", "bc"])
+    assert stops.push(Piece((1,), "abc")) == []
+    assert stops.push(calling(2, "", 0)) == [Piece((1,), "a")]
+    assert stops.matched == "bc"
+
+
+@pytest.mark.parametrize(
+    ("piece", "out"),
+    [
+        (calling(1, "xSTOPy", 0), calling(1, "x", 0)),
+        (calling(1, "STOPy", 0), calling(1, "", 0)),
+        (calling(1, "xSTOPy", 6), Piece((1,), "x")),
+        (calling(1, "STxOPSTOP", 2, 5), calling(1, "STxOP", 2, 5)),
+    ],
+)
+def test_a_cut_beside_calls_in_one_token(piece: Piece, out: Piece) -> None:
+    assert StopStrings(["STOP"]).push(piece) == [out]

@@ -14,7 +14,7 @@ from inference.broker import Broker
 from inference.detokenizer import Vocabulary
 from inference.engines.base import EngineRequest, EngineStats, StepOutput
 from inference.protocol import keys, scripts
-from inference.protocol.events import MessageEvents
+from inference.protocol.opening import first_frame, opening
 from inference.protocol.progress import Entry
 from inference.protocol.reports import Settlement
 from inference.protocol.requests import GenerationRequest
@@ -31,15 +31,32 @@ def a_request(message_id: str = "msg_1", **changes: Any) -> GenerationRequest:
     return replace(request, **changes)
 
 
+Snapshot = dict[bytes, bytes]
+
+
+def snapshot(store: redis.Redis) -> Snapshot:
+    """Take down all that Redis has."""
+    return {name: cast(bytes, store.dump(name)) for name in store.scan_iter()}
+
+
+def roll_back(store: redis.Redis, to: Snapshot) -> None:
+    """Do at once what a restart does that loses the tail: all since is gone, and so are the scripts."""
+    with store.pipeline(transaction=True) as pipe:
+        pipe.flushall()
+        pipe.script_flush()
+        for name, value in to.items():
+            pipe.restore(name, 0, value)
+        pipe.execute()
+
+
 def entries_of(store: redis.Redis, stream: str) -> list[Entry]:
     return cast(list[Entry], store.xrange(stream))
 
 
 def enqueue(store: redis.Redis, request: GenerationRequest, *, head_start_ms: int = 0, limit: int = 100) -> int:
     """Do what the gateway does: open the log and queue the request."""
-    start = MessageEvents().message_start(message_id=request.id, model=MODEL, input_tokens=3, retry_ms=2000)
-    names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))
-    store.eval(scripts.OPEN, 3, *names, start, 60, 60, request.organization, 0, "key", request.key)
+    script, opened, arguments = opening(request, SETTINGS, first_frame(request))
+    store.eval(script, len(opened), *opened, *arguments)
     names = (keys.ready(MODEL), keys.payloads(MODEL), keys.wake(MODEL))
     return int(store.eval(scripts.ENQUEUE, 3, *names, request.id, request.encode(), head_start_ms, limit))
 
@@ -55,6 +72,7 @@ class ScriptedEngine:
         self.submitted: list[EngineRequest] = []
         self.cancelled: list[str] = []
         self.steps: list[list[StepOutput]] = []
+        self.load = EngineStats()
 
     def submit(self, request: EngineRequest) -> None:
         if self.refusal:
@@ -68,7 +86,7 @@ class ScriptedEngine:
         return self.steps.pop(0) if self.steps else []
 
     def stats(self) -> EngineStats:
-        return EngineStats()
+        return self.load
 
 
 class Bench:
@@ -112,7 +130,7 @@ class Bench:
     def crash_before_settling(self, *outputs: StepOutput) -> None:
         """Do a turn that dies between the last event and the settlement."""
         broker = self.worker._broker
-        broker.settle = lambda settlement: broker.renew([])  # type: ignore[method-assign]  # says nothing
+        broker.settle = lambda *_: broker.renew([])  # type: ignore[method-assign]  # says nothing
         self.turn(*outputs)
 
     def age(self, message_id: str = "msg_1", *, seconds: float) -> None:

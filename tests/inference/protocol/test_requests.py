@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference.protocol.reports import Delivery, Settlement, common_of
-from inference.protocol.requests import VERSION, GenerationRequest, NewerVersion, PayloadError, Sampling
+from inference.protocol.requests import VERSION, GenerationRequest, Grammar, NewerVersion, PayloadError, Sampling
+from inference.protocol.tools import FORMATS, ToolUse
 from tests.inference.tools import a_request
 
 texts = st.text(max_size=20)
@@ -25,6 +26,8 @@ requests = st.builds(
     max_tokens=st.integers(1),
     stop_sequences=st.lists(texts).map(tuple),
     sampling=st.builds(Sampling, temperature=st.floats(0, 2), seed=st.integers(0, 1 << 63)),
+    tools=st.none() | st.builds(ToolUse, format=st.sampled_from(list(FORMATS)), names=st.lists(texts).map(tuple)),
+    grammar=st.none() | st.builds(Grammar, texts, st.booleans()),
     created_at=st.floats(0, 1e10),
 )
 
@@ -48,7 +51,22 @@ def test_it_refuses_a_newer_version() -> None:
         GenerationRequest.decode(changed(version=VERSION + 1))
 
 
-@pytest.mark.parametrize("blob", ["secret", "[]", "{}", changed(sampling=7), changed(prompt_ids=None), b"\xff"])
+def test_only_what_an_older_worker_would_misread_is_of_a_newer_version() -> None:
+    tools = ToolUse(format="hermes", names=("f",))
+    requests = [a_request(), a_request(tools=tools), a_request(grammar=Grammar("start: TEXT"))]
+    assert [json.loads(request.encode())["version"] for request in requests] == [1, 2, 2]
+
+
+A_FORMAT_OF_TOMORROW = {"format": "yaml", "names": [], "parallel": True}
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        "secret", "[]", "{}", changed(sampling=7), changed(prompt_ids=None), b"\xff", changed(grammar="start"),
+        changed(tools=A_FORMAT_OF_TOMORROW),
+    ],
+)  # fmt: skip
 def test_it_tells_nothing_of_what_it_cannot_read(blob: str | bytes) -> None:
     with pytest.raises(PayloadError) as caught:
         GenerationRequest.decode(blob)

@@ -39,7 +39,7 @@ def test_the_embedded_redis_may_say_where_it_is(tmp_path: Path) -> None:
         ("SLUICE_MAX_BATCH", "2.5", "a whole number"),
         ("SLUICE_MAX_BATCH", "100000", "at most 1024"),
         ("SLUICE_DEBUG", "maybe", "true or false"),
-        ("SLUICE_ENGINE", "magic", "one of transformers, simulated"),
+        ("SLUICE_ENGINE", "magic", "one of transformers, vllm, simulated"),
     ],
 )
 def test_it_rejects_what_will_not_do(variable: str, value: str, expected: str) -> None:

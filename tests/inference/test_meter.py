@@ -1,0 +1,90 @@
+"""How fast a worker is, and how much its prefix cache saves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from inference.engines.base import StepOutput
+from inference.meter import Meter
+from inference.protocol import keys
+from inference.protocol.reports import Settlement, common_of
+from tests.inference.tools import Bench, a_request, enqueue
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def settlement(**changes: Any) -> Settlement:
+    fields: dict[str, Any] = {
+        "outcome": "end_turn", "output_tokens": 2, "attempts": 1, "worker": "w", "finished_at": 2.0, "queue_ms": 5.0,
+        "prefill_ms": 20.0, "generation_ms": 100.0,
+    }  # fmt: skip
+    return Settlement(**common_of(a_request(prompt_ids=(1,) * 40)), **(fields | changes))
+
+
+def test_it_works() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    for _ in range(30):
+        meter.heard(StepOutput("a", (1, 2)))
+    meter.settled(settlement(cached_tokens=30))
+    clock.now += 5
+
+    assert meter.about() == {
+        "generated_tokens": 60,
+        "prompt_tokens": 40,
+        "cached_tokens": 30,
+        "tokens_per_s": 12.0,
+        "prefix_hit_rate": 0.75,
+    }
+
+
+def test_rates_are_those_of_late() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    meter.heard(StepOutput("a", (1,) * 1000))
+    meter.settled(settlement(cached_tokens=40))
+    for _ in range(120):
+        clock.now += 1
+        meter.heard(StepOutput("a", (1, 2)))
+        about = meter.about()
+    assert (about["tokens_per_s"], about["prefix_hit_rate"]) == (2.0, 0.0)
+    assert (about["generated_tokens"], about["cached_tokens"]) == (1240, 40)
+
+
+def test_a_message_that_was_not_begun_says_nothing_of_the_cache() -> None:
+    meter = Meter(Clock())
+    meter.settled(settlement(outcome="timeout", prefill_ms=None))
+
+    assert meter.about()["prompt_tokens"] == 0
+
+
+def test_a_worker_tells_what_it_measured(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    bench.turn(StepOutput("msg_1", (1,), "end_of_text", cached_tokens=2))
+    bench.worker._beat_due = 0
+    bench.turn()
+
+    about = bench.worker.about()
+    assert (about["generated_tokens"], about["prompt_tokens"], about["cached_tokens"]) == (1, 3, 2)
+    counted = cast(dict[bytes, bytes], bench.store.hgetall(keys.COUNTS))
+    assert {name.split(b"|")[1] for name in counted} == {b"queue", b"prefill", b"decode"}
+    assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}
+
+
+def test_what_is_settled_twice_is_counted_once(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    generation = bench.worker._running["msg_1"]
+    bench.turn(StepOutput("msg_1", (), "end_of_text"))
+    settling = bench.worker._broker.settle(generation.settlement(generation.request, "w"), generation.pen)
+    bench.worker._broker.exchange([settling, settling])
+
+    assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}
