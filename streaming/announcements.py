@@ -233,6 +233,10 @@ class Announcements:
         return self._up.is_set()
 
     async def _disconnect(self) -> None:
+        if self._up.is_set():  # readers look at the log, and find out whether Redis is there
+            for readers in self._readers.values():
+                for subscription in readers:
+                    subscription.miss()
         self._up.clear()
         if self._connection is not None:
             await self._connection.disconnect(nowait=True)

@@ -27,6 +27,11 @@ def header(scope: Scope, name: bytes) -> str:
     return ""
 
 
+def ids_of(request_id: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers with a request's id: Anthropic's name for it, and OpenAI's."""
+    return [(b"request-id", request_id.encode()), (b"x-request-id", request_id.encode())]
+
+
 async def read_body(receive: Receive, limit: int) -> bytes:
     """Return the request's body of at most `limit` bytes."""
     chunks: list[bytes] = []

@@ -12,7 +12,8 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from common.errors import NotFound, Unavailable
+from accounts.callers import Caller
+from common.errors import NotFound, PermissionDenied, Unavailable
 from inference.protocol import keys
 from inference.protocol.settings import Settings
 from streaming.prompts import PromptTemplate, TemplateError
@@ -24,6 +25,7 @@ REMEMBER_S = 120.0  # a model whose workers are gone is queued for so long: they
 RETRY_S = 30.0
 PATIENCE_S = 2.0  # for a look at the heartbeats; requests wait longer for a Redis that restarts
 DEFAULT = "default"
+_FIELDS = {"model": str, "context_length": int, "started_at": int | float}  # of a heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Catalog:
         self._models: dict[str, Model] = {}
         self._templates: dict[str, PromptTemplate | float] = {}  # or when to try again
         self._now = 0.0  # on Redis' clock, as the heartbeats are
+        self._unreadable: set[str] = set()  # workers of which that is logged
         self.workers: dict[str, dict[str, Any]] = {}
         self.redis_ok = False
 
@@ -52,19 +55,23 @@ class Catalog:
         """Whether Redis answers and at least one worker serves."""
         return self.redis_ok and any(self._now - w["seen_at"] < FRESH_S for w in self.workers.values())
 
-    def models(self) -> list[Model]:
-        """List the models, the one served for longest first."""
-        return sorted(self._models.values(), key=lambda model: model.created)
+    def models(self, caller: Caller) -> list[Model]:
+        """List the models that are open to a caller, the one served for longest first."""
+        open_to = [model for model in self._models.values() if caller.may_use(model.name)]
+        return sorted(open_to, key=lambda model: (model.created, model.name))
 
-    def find(self, name: str) -> Model:
-        """Return a model by name; raise `NotFound`, or `Unavailable` while nothing is served yet."""
-        models = self.models()
-        if not models:
+    def find(self, name: str, caller: Caller) -> Model:
+        """Return a model; raise `NotFound`, `PermissionDenied`, or `Unavailable` while nothing is served yet."""
+        if not self._models:
             raise Unavailable("No worker serves a model yet.", headers={"retry-after": "5"})
         if name == DEFAULT:
+            models = self.models(caller)
+            if not models:
+                raise PermissionDenied("model: none that is served now is open to this key.", code="model_not_allowed")
             return models[0]
         if name not in self._models:
-            raise NotFound(f"model: {name} is not served here. GET /v1/models lists what is.")
+            raise NotFound(f"model: {name} is not served here. GET /v1/models lists what is.", code="model_not_found")
+        caller.check_model(name)
         return self._models[name]
 
     async def refresh(self) -> None:
@@ -80,12 +87,19 @@ class Catalog:
         self.redis_ok = True
         self._now = seconds + micros / 1e6
         self.workers = {}
-        for worker, raw in rows.items():
-            about = json.loads(raw)
-            if self._now - about["seen_at"] < REMEMBER_S:
-                self.workers[worker.decode()] = about
-            else:
-                await self._redis.hdel(keys.WORKERS, worker)
+        for name, raw in rows.items():
+            worker = name.decode()
+            try:
+                about = json.loads(raw)
+                if self._now - about["seen_at"] >= REMEMBER_S:
+                    await self._redis.hdel(keys.WORKERS, worker)
+                else:
+                    _check(about)
+                    self.workers[worker] = about
+            except (ValueError, KeyError, TypeError) as error:  # the others still count
+                if worker not in self._unreadable:
+                    logger.error("the heartbeat of %s cannot be read, so it serves nobody here: %r", worker, error)
+                    self._unreadable.add(worker)
         await self._learn_models()
 
     async def _learn_models(self) -> None:
@@ -109,3 +123,10 @@ class Catalog:
                 logger.error("a worker serves %s, but this gateway cannot: %s", name, error)
                 self._templates[name] = time.monotonic() + RETRY_S
         return None
+
+
+def _check(about: dict[str, Any]) -> None:
+    """Raise `KeyError` or `TypeError` where a heartbeat lacks what we need of it."""
+    for name, kind in _FIELDS.items():
+        if not isinstance(about[name], kind):
+            raise TypeError(f"{name}: {about[name]!r}")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from streaming.endpoint import Call
+from streaming.entry import receiving
 from streaming.posting import serve
-from streaming.surfaces.openai import ChatChunks, parse_chat, wanted
-from streaming.timing import Stopwatch
+from streaming.surfaces.chat_body import parse_chat, wanted
+from streaming.surfaces.openai import ChatChunks
 
 
 async def create_completion(call: Call) -> None:
     """Answer with a stream of chunks, or with one completion."""
-    with call.gateway.drain.new_work():
-        raw = await call.body()
-        watch = Stopwatch()
-        caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
-        watch.stage("auth")
+    async with receiving(call) as (raw, caller, watch):
         body = parse_chat(raw)
         include_usage = body.stream_options is not None and body.stream_options.include_usage
         surface = ChatChunks(include_usage=include_usage)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from streaming.asgi import Scope, header
+from collections.abc import Awaitable, Callable
 
+from common.ids import new_id
+from quotas.headers import NAMES as RATE_LIMITS
+from streaming.asgi import Message, Receive, Scope, Send, header, ids_of, send_bytes
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Pairs = list[tuple[bytes, bytes]]
 
 _ALLOWED_HEADERS = (
     b"authorization, content-type, x-api-key, anthropic-version, anthropic-beta, "
     b"anthropic-dangerous-direct-browser-access, idempotency-key, last-event-id, x-sluice-on-disconnect"
 )
-_EXPOSED_HEADERS = b"request-id, retry-after, x-should-retry"
+_EXPOSED_HEADERS = ", ".join(("request-id", "x-request-id", "retry-after", "x-should-retry", *RATE_LIMITS)).encode()
 
 
 class Cors:
@@ -44,5 +49,28 @@ class Cors:
             (b"access-control-max-age", b"600"),
         ]
 
+    def around(self, application: Application) -> Application:
+        """Let those pages read what an application answers under /v1 that knows nothing of them."""
+
+        async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+            async def told(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message.get("headers", ()), *self.headers(scope)]}
+                await send(message)
+
+            if not scope["path"].startswith("/v1/"):
+                await application(scope, receive, send)
+            elif scope["method"] == "OPTIONS" and (headers := self.preflight(scope, _wished(scope))) is not None:
+                headers += ids_of(new_id("req"))
+                await send_bytes(send, b"", b"text/plain", status=204, headers=headers)
+            else:
+                await application(scope, receive, told)
+
+        return wrapped
+
     def _allows(self, origin: str) -> bool:
         return bool(origin) and ("*" in self._origins or origin in self._origins)
+
+
+def _wished(scope: Scope) -> str:
+    return header(scope, b"access-control-request-method")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from common.errors import Unavailable
 
-CLOSING_S = 1.0  # of the budget, for clients to close after the farewell
+CLOSING_S = 3.0  # of the budget, at most half: for the farewell and clients that close after it, and all that follows
 
 
 class Drain:
@@ -43,12 +43,15 @@ class Drain:
                 self._idle.set()
 
     async def run(self) -> None:
-        """Stop: wait for open streams within the budget, say farewell, wait a moment for them to close."""
+        """Stop: wait for open streams within the budget, say farewell, wait a moment for them to close.
+
+        Half of what is kept back for the closing is left then: for the server to end what is still open, and to close.
+        """
         self.begun = True
         closing = min(CLOSING_S, self._budget_s / 2)
         await self._until_idle(self._budget_s - closing)
         self.over.set()
-        await self._until_idle(closing)
+        await self._until_idle(closing / 2)
 
     async def _until_idle(self, timeout: float) -> None:
         try:

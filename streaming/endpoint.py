@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from common.errors import ApiError, MethodNotAllowed, Unavailable
+from common.errors import ApiError, MethodNotAllowed, Overloaded, Unavailable
 from common.ids import new_id
-from streaming.asgi import ClientGone, Message, Receive, Scope, Send, read_body, send_bytes, send_json
+from inference.protocol.full import is_full
+from streaming.answers import error_answer
+from streaming.asgi import ClientGone, Message, Receive, Scope, Send, ids_of, read_body, send_bytes
 from streaming.gateway import Gateway
+from streaming.parameters import check_headers, query_of
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ class Call:
     receive: Receive
     send: Send
     request_id: str = field(default_factory=lambda: new_id("req"))
+    query: Mapping[str, str] = field(default_factory=dict)
 
     async def body(self) -> bytes:
         """Return the request's body."""
@@ -48,25 +51,30 @@ class Call:
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers of every response."""
-        request_id = self.request_id.encode()  # under Anthropic's name and OpenAI's
-        return [(b"request-id", request_id), (b"x-request-id", request_id), *self.gateway.cors.headers(self.scope)]
+        return [*ids_of(self.request_id), *self.gateway.cors.headers(self.scope)]
 
 
 Handler = Callable[[Call], Awaitable[None]]
-ErrorBody = Callable[[ApiError, str], dict[str, Any]]
 
 
 class Endpoint:
-    """An ASGI application for one path: a handler for each method, and a form for its errors.
+    """An ASGI application for one path: a handler for each method, and what it may be asked for besides a body.
 
-    `starts` says that it needs the gateway's connections; /healthz does not.
+    `parameters` are those that the query may have (None: any, and nothing comes of them), `wishes` the headers of
+    ours. `starts` says that it needs the gateway's connections; /healthz does not.
     """
 
     def __init__(
-        self, gateway: Gateway, *, error_body: ErrorBody = ApiError.body, starts: bool = True, **handlers: Handler
+        self,
+        gateway: Gateway,
+        *,
+        parameters: Collection[str] | None = (),
+        wishes: Collection[str] = (),
+        starts: bool = True,
+        **handlers: Handler,
     ) -> None:
         self._gateway, self._starts = gateway, starts
-        self._error_body = error_body
+        self._parameters, self._wishes = parameters, wishes
         self._handlers = handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,15 +92,8 @@ class Endpoint:
             pass  # there is nobody to tell
         except ApiError as error:
             await self._fail(call, error, begun)
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            logger.error("%s: redis is away: %s", call.request_id, error)
-            away = Unavailable("The event log cannot be reached. Try again shortly.", headers={"retry-after": "2"})
-            await self._fail(call, away, begun)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            logger.exception("%s failed", call.request_id)
-            await self._fail(call, ApiError("The server failed to answer this request. It has been logged."), begun)
+        except Exception as error:
+            await self._fail(call, _told_of(error, call.request_id), begun)
 
     async def _handle(self, call: Call) -> None:
         method = call.scope["method"]
@@ -101,10 +102,13 @@ class Endpoint:
             allowed = ", ".join(sorted(self._handlers))
             preflight = self._gateway.cors.preflight(call.scope, allowed) if method == "OPTIONS" else None
             if preflight is not None:
-                headers = [(b"request-id", call.request_id.encode()), *preflight]
+                headers = [*ids_of(call.request_id), *preflight]
                 await send_bytes(call.send, b"", b"text/plain", status=204, headers=headers)
                 return
             raise MethodNotAllowed(f"{method} is not served here, only {allowed}.", headers={"allow": allowed})
+        if self._parameters is not None:
+            call.query = query_of(call.scope, self._parameters)
+        check_headers(call.scope, self._wishes)
         if self._starts:
             await self._gateway.started()
         await handler(call)
@@ -114,5 +118,17 @@ class Endpoint:
             logger.error("%s: failed in mid-response: %s", call.request_id, error)
             call.drop()
             return
-        headers = [*call.headers, *((name.encode(), value.encode()) for name, value in error.headers.items())]
-        await send_json(call.send, self._error_body(error, call.request_id), status=error.status, headers=headers)
+        self._gateway.measures.refused(error)
+        await error_answer(error, call.request_id, scope=call.scope, cors=self._gateway.cors).send(call.send)
+
+
+def _told_of(error: Exception, request_id: str) -> ApiError:
+    """Log an error that is not the caller's, and return what the caller is told of it."""
+    if isinstance(error, RedisConnectionError | RedisTimeoutError):
+        logger.error("%s: redis is away: %s", request_id, error)
+        return Unavailable("The event log cannot be reached. Try again shortly.", headers={"retry-after": "2"})
+    if isinstance(error, RedisError) and is_full(error):
+        logger.error("%s: redis is full: %s", request_id, error)
+        return Overloaded("The server has no room for this now. Try again shortly.", headers={"retry-after": "2"})
+    logger.exception("%s failed", request_id)
+    return ApiError("The server failed to answer this request. It has been logged.")

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from common.errors import Gone, NotFound, Overloaded
 from inference.protocol import keys, scripts
-from inference.protocol.events import MessageEvents
-from inference.protocol.outcomes import PRIORITY_HEAD_START_S, CancelReason
-from inference.protocol.progress import Entry, Progress, progress_of
+from inference.protocol.full import is_full
+from inference.protocol.opening import first_frame, longest_life_s, opening
+from inference.protocol.outcomes import PRIORITY_HEAD_START_S, QUEUE_SHARE, CancelReason
+from inference.protocol.progress import Entry, Progress, further
 from inference.protocol.reports import Delivery
 from inference.protocol.requests import GenerationRequest
 from inference.protocol.settings import Settings
 
 KEEP_S = 10.0  # how often readers are confirmed
-KEEP_AT_ONCE = 50  # in one round trip, and in one hold of the event loop: about 2 ms
-TOMBSTONE_S = 24 * 3600
+AT_ONCE = 50  # messages, in one round trip, and in one hold of the event loop: about 2 ms
 ENDED = 2  # reply of a join
+SLICE = 500  # events that are read at once
 
 _DELTA = b"event: content_block_delta\n"
 _ENDS = (b"event: message_stop\n", b"event: error\n")
@@ -45,6 +46,23 @@ class Chunk:
     ended: bool
 
 
+class Usage(NamedTuple):
+    """What a message has used."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A message that a reader has joined: how long ago it came, how many events it has, what a `Report` says of it."""
+
+    ended: bool
+    age_ms: float
+    length: int
+    facts: dict[str, Any]
+
+
 class EventLog:
     """Open, read and cancel the logs of messages."""
 
@@ -52,21 +70,20 @@ class EventLog:
         self._redis, self._settings = client, settings
 
     async def open(self, request: GenerationRequest, *, retry_ms: int, read: bool) -> Chunk:
-        """Open the log with message_start and queue the request; raise `Overloaded` when the queue is full.
+        """Open the log with message_start and queue the request; raise `Overloaded` when the queue or Redis is full.
 
         `read` makes the caller its first reader, who has to `leave` later.
         """
-        start = MessageEvents().message_start(
-            message_id=request.id, model=request.model, input_tokens=len(request.prompt_ids), retry_ms=retry_ms
-        )
-        names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))
-        life = self.longest_life_s
-        lease = self.lease_ms if read else 0
-        fields = ("key", request.key, "model", request.model)
-        opening = (scripts.OPEN, names, (start, life, life + TOMBSTONE_S, request.organization, lease, *fields))
-        _, length = await self._run_all([opening, self._enqueueing(request)], noting=request.id)
+        start = first_frame(request, retry_ms=retry_ms)
+        call = opening(request, self._settings, start, lease_ms=self.lease_ms if read else 0)
+        try:
+            _, length = await self._run_all([call, self._enqueueing(request)], noting=request.id)
+        except ResponseError as error:
+            if not is_full(error):
+                raise
+            length = -1
         if length < 0:
-            await self._redis.delete(*names)
+            await self._redis.delete(*call[1])
             raise Overloaded("The queue is full. Try again shortly.", headers={"retry-after": "2"})
         return Chunk(start, 1, 0, False)
 
@@ -85,35 +102,60 @@ class EventLog:
 
     async def whole(self, message_id: str) -> bytes:
         """Return all frames of a log."""
-        entries = cast(list[Entry], await self._redis.xrange(keys.log(message_id)))
-        return b"".join(fields[b"f"] for _, fields in entries)
+        slices = [[fields[b"f"] for _, fields in entries] async for entries in self._slices(message_id)]
+        return b"".join(frame for frames in slices for frame in frames)
 
     async def progress(self, message_id: str, *, until: int | None = None) -> Progress:
         """Return how far a message has come, or had at an event."""
-        last = "+" if until is None else f"{until}-0"
-        return progress_of(cast(list[Entry], await self._redis.xrange(keys.log(message_id), max=last)))
+        progress = Progress(last_id=0)
+        async for entries in self._slices(message_id, until=until):
+            further(progress, entries)
+        return progress
+
+    async def usages(self, asked: Sequence[tuple[str, int]]) -> list[Usage]:
+        """Return what messages had used at an event each; at most `AT_ONCE` of them."""
+        calls: list[Call] = [(scripts.USAGE, (keys.log(name), keys.meta(name)), (until,)) for name, until in asked]
+        replies = await self._run_all(calls)
+        return [
+            await self._usage_by_log(name, until) if found is None else Usage(*found)
+            for (name, until), found in zip(asked, replies, strict=True)
+        ]
+
+    async def outcome(self, message_id: str) -> str | None:
+        """Return how a message ended, None while it runs."""
+        found = cast(bytes | None, await self._redis.hget(keys.meta(message_id), "outcome"))
+        return None if found is None else found.decode()
 
     async def models(self) -> list[str]:
         """Return the names of all models that ever had a worker."""
         return sorted(name.decode() for name in cast(set[bytes], await self._redis.smembers(keys.MODELS)))
 
-    async def check_is_there(self, message_id: str) -> None:
-        """Raise `StreamLost` where a log that should be there is not."""
-        if not await self._redis.exists(keys.log(message_id)):
+    async def check_is_there(self, message_id: str, *, after: int) -> None:
+        """Raise `StreamLost` where a log is not there that should be, or ended without an event after a position."""
+        there, ended = await self._redis.hmget(keys.meta(message_id), ["last", "ended"])
+        if there is None or (ended is not None and int(ended) <= after):
             raise StreamLost(message_id)
 
-    async def join(self, message_id: str, organization: str) -> bool:
-        """Become a reader of a message, who has to `leave` later; say whether it has ended.
+    async def join(self, message_id: str, organization: str) -> Joined:
+        """Become a reader of a message, who has to `leave` later.
 
         Raise `NotFound` where it is not this organisation's, `Gone` where its log has expired.
         """
         names = (keys.meta(message_id), keys.owner(message_id))
-        found = int(await self.run(scripts.JOIN, names, (organization, self.lease_ms)))
+        found, *rest = await self.run(scripts.JOIN, names, (organization, self.lease_ms))
         if found < 0:
             raise Gone(f"The stream of {message_id} has expired and cannot be resumed.")
         if found == 0:
             raise NotFound(f"There is no message {message_id}.")
-        return found == ENDED
+        age_ms, length, *known = rest
+        facts = _facts(message_id, organization.encode(), *known)
+        return Joined(ended=found == ENDED, age_ms=float(age_ms), length=length, facts=facts)
+
+    async def facts(self, message_id: str) -> dict[str, Any] | None:
+        """Return what a `Report` says of a message, None when its log is gone."""
+        names = ["organization", "key", "model", "created_at", "input_tokens"]
+        found = cast(list[bytes | None], await self._redis.hmget(keys.meta(message_id), names))
+        return None if None in found else _facts(message_id, *cast(list[bytes], found))
 
     async def check(self, message_id: str, organization: str) -> bool:
         """Say whether a message has ended, without becoming its reader; raise as `join` does."""
@@ -128,13 +170,16 @@ class EventLog:
     async def keep(self, message_ids: Collection[str]) -> None:
         """Say that messages still have readers here."""
         calls = [(scripts.KEEP, (keys.meta(message_id),), (self.lease_ms,)) for message_id in message_ids]
-        for start in range(0, len(calls), KEEP_AT_ONCE):
-            await self._run_all(calls[start : start + KEEP_AT_ONCE])
+        for start in range(0, len(calls), AT_ONCE):
+            await self._run_all(calls[start : start + AT_ONCE])
 
-    async def leave(self, message_id: str, *, cancel: CancelReason | None) -> None:
-        """Stop being a reader; the last one's `cancel` ends the message, else it has the resume window."""
+    async def leave(self, message_id: str, *, cancel: CancelReason | None) -> bool:
+        """Stop being a reader; the last one's `cancel` ends the message, else it has the resume window.
+
+        Return whether there is such a message still.
+        """
         window_ms = int(self._settings.resume_window_s * 1000)
-        await self.run(scripts.LEAVE, (keys.meta(message_id),), (window_ms, cancel or ""))
+        return bool(await self.run(scripts.LEAVE, (keys.meta(message_id),), (window_ms, cancel or "")) >= 0)
 
     async def length(self, message_id: str) -> int:
         """Return how many events a log has."""
@@ -156,23 +201,39 @@ class EventLog:
     @property
     def longest_life_s(self) -> int:
         """After how long even a log that nobody ever ends is gone."""
-        s = self._settings
-        return int(s.queue_timeout_s + s.request_timeout_s) + s.event_log_ttl_s
+        return longest_life_s(self._settings)
+
+    async def _slices(self, message_id: str, *, until: int | None = None) -> AsyncIterator[list[Entry]]:
+        """Read a log a slice at a time, since a long one read at once holds up Redis and all streams here."""
+        start, last = "-", "+" if until is None else f"{until}-0"
+        while True:
+            found = await self._redis.xrange(keys.log(message_id), min=start, max=last, count=SLICE)
+            entries = cast(list[Entry], found)
+            if entries:
+                yield entries
+                start = f"({entries[-1][0].decode()}"
+            if len(entries) < SLICE:
+                return
+
+    async def _usage_by_log(self, message_id: str, until: int) -> Usage:
+        progress = await self.progress(message_id, until=until)
+        return Usage(progress.input_tokens, len(progress.token_ids))
 
     def _enqueueing(self, request: GenerationRequest) -> Call:
         model = request.model
         names = (keys.ready(model), keys.payloads(model), keys.wake(model))
         head_start = int(PRIORITY_HEAD_START_S[request.priority] * 1000)
-        return scripts.ENQUEUE, names, (request.id, request.encode(), head_start, self._settings.queue_limit)
+        limit = max(1, int(self._settings.queue_limit * QUEUE_SHARE[request.priority]))
+        return scripts.ENQUEUE, names, (request.id, request.encode(), head_start, limit)
 
     async def _run_all(self, calls: Sequence[Call], *, noting: str = "") -> list[Any]:
-        """Run scripts in one round trip, and note a log for the janitor."""
+        """Run scripts in one round trip. `noting` lists a log, before all: one that lost its queue is found by that."""
         async with self._redis.pipeline(transaction=False) as pipe:
-            for script, names, arguments in calls:
-                pipe.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
             if noting:
                 pipe.zadd(keys.LOGS, {noting: time.time() * 1000})
-            replies = (await pipe.execute(raise_on_error=False))[: len(calls)]
+            for script, names, arguments in calls:
+                pipe.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
+            replies = (await pipe.execute(raise_on_error=False))[-len(calls) :]
         if any(isinstance(reply, NoScriptError) for reply in replies):  # first use, or Redis has restarted
             return [await self.run(*call) for call in calls]
         for reply in replies:
@@ -186,3 +247,16 @@ class EventLog:
             return await self._redis.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
         except NoScriptError:  # first use, or Redis has restarted
             return await self._redis.eval(script, len(names), *names, *arguments)
+
+
+def _facts(
+    message_id: str, organization: bytes, key: bytes, model: bytes, created_at: bytes, input_tokens: bytes
+) -> dict[str, Any]:
+    return {
+        "id": message_id,
+        "organization": organization.decode(),
+        "key": key.decode(),
+        "model": model.decode(),
+        "created_at": float(created_at),
+        "input_tokens": int(input_tokens),
+    }

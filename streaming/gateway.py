@@ -14,24 +14,36 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
+from accounts.uses import GATHER_S
 from inference.protocol.settings import Settings
 from streaming.announcements import Announcements
 from streaming.auth import Authenticator
 from streaming.catalog import Catalog
+from streaming.changes import LOOK_S as CHANGES_S
+from streaming.changes import Changes
+from streaming.copies import Copies
 from streaming.cors import Cors
 from streaming.drain import Drain
 from streaming.eventlog import EventLog
 from streaming.idempotency import IdempotencyKeys
 from streaming.janitor import LOOK_S as JANITOR_S
 from streaming.janitor import Janitor
+from streaming.lost import LOOK_S as LOST_S
+from streaming.lost import LostMessages
+from streaming.measures import FLUSH_S, Measures
 from streaming.readers import LOOK_S, Readers
 from streaming.reaper import LOOK_S as REAP_S
 from streaming.reaper import Reaper
+from streaming.scrape import Snapshot, look
 from streaming.tasks import end, forever
+from streaming.usages import Usages
 
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 32  # to Redis; commands are short
+# Tasks that end with the process.
+LASTING = ("changes", "uses", "catalog", "readers", "reaper", "lost", "janitor", "measures")
+CLOSE_S = 2.0
 START_S = 3.0  # what the first request waits at most for a look at the workers
 
 
@@ -41,7 +53,6 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.id = f"{socket.gethostname()}-{os.getpid()}"
-        self.authenticator = Authenticator()
         # A burst waits for a connection; it does not fail.
         pool = BlockingConnectionPool.from_url(
             settings.redis,
@@ -49,18 +60,23 @@ class Gateway:
             timeout=10,
             socket_timeout=10,
             socket_connect_timeout=5,
-            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=12),  # about 9 s: Redis may be restarting
+            retry=Retry(ExponentialBackoff(cap=1.0, base=0.05), retries=13),  # 10.5 s: Redis may be restarting
         )
         self._redis: Redis = Redis(connection_pool=pool)
+        self.changes = Changes(self._redis)
+        self.authenticator = Authenticator(Copies(self._redis, self.changes))
         self.log = EventLog(self._redis, settings)
+        self.usages = Usages(self.log)
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
         self.janitor = Janitor(self._redis, max_bytes=settings.event_log_max_mb * 1_000_000)
         self.reaper = Reaper(self.log, settings, gateway=self.id)
+        self.lost = LostMessages(self._redis, self.log, self.reaper, settings, gateway=self.id)
         self.idempotency_keys = IdempotencyKeys(self._redis)
         self.catalog = Catalog(self._redis, settings)
         self.cors = Cors(settings.cors_origins)
         self.drain = Drain(settings.drain_s)
+        self.measures = Measures(self._redis, self.log, gateway=self.id, active=lambda: self.readers.count)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
 
@@ -78,11 +94,19 @@ class Gateway:
         task.add_done_callback(self._finished)
         return task
 
-    async def close(self) -> None:
-        """Let short work finish, then end background tasks and connections."""
-        lasting = {task for task in self._tasks if task.get_name() in ("catalog", "readers", "reaper", "janitor")}
+    async def look(self) -> Snapshot:
+        """Return what all processes of the platform tell of themselves."""
+        await self.measures.flush()
+        return await look(self._redis)
+
+    async def close(self, within_s: float = CLOSE_S) -> None:
+        """Let short work finish, for so many seconds at most, then end background tasks and connections."""
+        if self._starting is not None:
+            self.spawn(self.measures.leave(), "leave")
+            self.spawn(self.changes.tell_uses(), "last uses")
+        lasting = {task for task in self._tasks if task.get_name() in LASTING}
         if short := self._tasks - lasting:
-            await asyncio.wait(short, timeout=2)
+            await asyncio.wait(short, timeout=within_s)
         await end(set(self._tasks))
         await self.announcements.close()
         await self._redis.aclose()
@@ -90,16 +114,22 @@ class Gateway:
 
     async def _start(self) -> None:
         self.announcements.start()
+        self.spawn(forever(self.changes.look, every_s=CHANGES_S, name="changes"), "changes")
+        self.spawn(forever(self.changes.tell_uses, every_s=GATHER_S, name="uses"), "uses")
         self.spawn(forever(self.catalog.refresh, every_s=1.0, name="catalog"), "catalog")
         self.spawn(forever(self.janitor.look, every_s=JANITOR_S, name="janitor"), "janitor")
         self.spawn(forever(self._reap, every_s=REAP_S, name="reaper"), "reaper")
+        self.spawn(forever(self.lost.look, every_s=LOST_S, name="lost"), "lost")
         self.spawn(forever(self.readers.look, every_s=LOOK_S, name="readers"), "readers")
+        self.spawn(forever(self.measures.flush, every_s=FLUSH_S, name="measures"), "measures")
         try:
             async with asyncio.timeout(START_S):
                 await self.catalog.refresh()
                 await self.announcements.wait_up()
         except (TimeoutError, RedisError, OSError):
             logger.warning("redis does not answer yet; going on without")
+        except Exception:  # every request waits for this task: a failure would be all their failures, for good
+            logger.exception("the first look at the workers failed; the next one comes soon")
 
     async def _reap(self) -> None:
         await self.reaper.look(await self.log.models())

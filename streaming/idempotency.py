@@ -8,7 +8,7 @@ from typing import cast
 
 from redis.asyncio import Redis
 
-from accounts.keys import Caller
+from accounts.callers import Caller
 from common.errors import Conflict, InvalidRequest
 from inference.protocol import keys
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from streaming.asgi import send_json
 from streaming.endpoint import Call
+from streaming.entry import receiving
 from streaming.intake import tokenize
 from streaming.posting import serve
-from streaming.surfaces.anthropic import TypedEvents, conversation, parse_count, parse_messages, wanted
-from streaming.timing import Stopwatch
+from streaming.surfaces.anthropic import TypedEvents, asked, parse_count, parse_messages, wanted
 
 
 async def create_message(call: Call) -> None:
     """Answer POST /v1/messages with a stream of typed events, or with one JSON."""
-    with call.gateway.drain.new_work():
-        raw = await call.body()
-        watch = Stopwatch()
-        caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
-        watch.stage("auth")
+    async with receiving(call) as (raw, caller, watch):
         body = parse_messages(raw)
         await serve(call, caller, wanted(body), watch, raw=raw, streamed=body.stream, surface=TypedEvents())
 
@@ -24,7 +20,7 @@ async def create_message(call: Call) -> None:
 async def count_tokens(call: Call) -> None:
     """Answer POST /v1/messages/count_tokens."""
     raw = await call.body()
-    await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+    caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
     body = parse_count(raw)
-    prompt_ids = await tokenize(call.gateway.catalog.find(body.model), conversation(body))
+    prompt_ids = await tokenize(call.gateway.catalog.find(body.model, caller), asked(body))
     await send_json(call.send, {"input_tokens": len(prompt_ids)}, headers=call.headers)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 
 from inference.protocol.events import BlockKind, frame
-from inference.protocol.progress import Progress
 
 SHUTDOWN = frame("server_shutdown", {})
 
 
-def server_shutdown(progress: Progress) -> bytes:
-    """End a message for its client because this server stops; `progress` is what the client has seen.
+def server_shutdown(last_sent: bytes, *, input_tokens: int, output_tokens: int) -> bytes:
+    """End a message for its client because this server stops; `last_sent` is the end of what the client has seen.
 
     A cut tool call stays open and an error follows, since clients take a closed one for a whole call.
     """
-    if progress.open_block == "tool_use":
+    kind, index = _open_block(last_sent)
+    if kind == "tool_use":
         return _error("The server is stopping.")
-    usage = {"input_tokens": progress.input_tokens, "output_tokens": len(progress.token_ids)}
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
     delta = {"stop_reason": "server_shutdown", "stop_sequence": None}
     end = frame("message_delta", {"delta": delta, "usage": usage}) + frame("message_stop", {})
-    return (_stop(progress.blocks - 1) if progress.open_block else b"") + end
+    return (_stop(index) if kind else b"") + end
 
 
 def failure(last_sent: bytes, message: str) -> bytes:

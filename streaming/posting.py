@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from accounts.keys import Caller
+import asyncio
+
+from accounts.callers import Caller
 from common.errors import InvalidRequest
 from inference.protocol.outcomes import CancelReason
-from inference.protocol.reports import Delivery, common_of
 from streaming.asgi import header, send_json
+from streaming.attendance import Attendance, of_joiner, of_poster
 from streaming.endpoint import Call
+from streaming.entry import Accepted, accepting, enter
 from streaming.eventlog import Chunk
-from streaming.intake import Accepted, accept, enter
 from streaming.parting import server_shutdown
 from streaming.readers import Reading
 from streaming.session import Opening, collect, reading, stream
@@ -18,6 +20,7 @@ from streaming.timing import Stopwatch
 from streaming.wanted import Wanted
 
 CONTINUE, CANCEL = "continue", "cancel"
+LONG_ANSWER = 32_000  # bytes of events; from here on putting it together would hold up the streams for over 1 ms
 
 
 async def serve(
@@ -26,20 +29,15 @@ async def serve(
     """Admit, queue and relay a message. With an idempotency key that came before, relay that key's message."""
     given = header(call.scope, b"idempotency-key")
     cancel = _on_disconnect(call, given)
-    accepted = await accept(call, wanted, caller, watch, raw=raw, idempotency_key=given)
-    opened = False
+    async with accepting(call, wanted, caller, watch, raw=raw, idempotency_key=given) as accepted:
 
-    async def opening() -> Chunk:
-        nonlocal opened
-        first = await enter(call, accepted, read=True)
-        opened = True
-        return first
+        async def opening() -> tuple[Chunk, Attendance]:
+            first, joined = await enter(call, accepted, read=True)
+            if joined is None:
+                return first, of_poster(accepted.request, streamed=streamed)
+            return first, of_joiner(joined, watch, streamed=streamed, resumed=True)
 
-    try:
         await _relay(call, accepted, opening, watch, streamed=streamed, cancel=cancel, surface=surface)
-    finally:
-        if opened and accepted.is_new:  # a refused request has no record
-            _report(call, accepted, watch, streamed=streamed)
 
 
 def _on_disconnect(call: Call, idempotency_key: str) -> CancelReason | None:
@@ -61,28 +59,15 @@ async def _relay(
     surface: Surface,
 ) -> None:
     async def farewell(mine: Reading) -> bytes:
-        return server_shutdown(await call.gateway.log.progress(accepted.id, until=mine.reader.cursor))
+        seen, last_sent = mine.reader.cursor, mine.last_sent
+        usage = await call.gateway.usages.until(accepted.id, seen)
+        return server_shutdown(last_sent, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
     async with reading(call, accepted.id, opening, watch, cancel=cancel) as (mine, first):
         if streamed:
             await stream(call, mine, first, watch, headers=accepted.headers, surface=surface, farewell=farewell)
         else:
             frames = await collect(call, mine, first, watch)
-            await send_json(call.send, surface.whole(frames), headers=[*call.headers, *accepted.headers])
-
-
-def _report(call: Call, accepted: Accepted, watch: Stopwatch, *, streamed: bool) -> None:
-    """Hand what the client felt to the record keepers."""
-    gateway = call.gateway
-    delivery = Delivery(
-        **common_of(accepted.request),
-        gateway=gateway.id,
-        streamed=streamed,
-        ttft_ms=watch.ttft_ms,
-        stream_ms=watch.stream_ms,
-        tbt_p99_ms=watch.tbt_p99_ms,
-        total_ms=watch.total_ms,
-        bytes_sent=watch.bytes_sent,
-        stages=watch.stages,
-    )
-    gateway.spawn(gateway.log.report(delivery), "delivery report")
+            is_long = len(frames) > LONG_ANSWER
+            body = await asyncio.to_thread(surface.whole, frames) if is_long else surface.whole(frames)
+            await send_json(call.send, body, headers=[*call.headers, *accepted.headers])

@@ -15,10 +15,14 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from inference.protocol.tools import FormatName
+from streaming import tool_prompts
 from streaming.control_tokens import Seal, TemplateSealer, control_tokens, seal_tokenizer
+from streaming.grammars import MarkTokens
 
 _TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len")
+Turn = dict[str, Any]
 _PROBES: tuple[tuple[str, ...], ...] = (("user",), ("system", "user"), ("user", "assistant", "user"))
 
 
@@ -40,6 +44,11 @@ class PromptTemplate:
         environment = _environment(self._seal)
         self._templates = {name: _compile(environment, source, self._seal) for name, source in sources.items()}
         self._check_control_tokens()
+        self.marks = MarkTokens.of(tokenizer["added_tokens"])
+        self._has_system = self._takes_system()
+        own_format = self._find_tool_format()
+        self._has_tools = own_format is not None
+        self.tool_format: FormatName = own_format or tool_prompts.FALLBACK
 
     @classmethod
     def load(cls, folder: Path) -> PromptTemplate:
@@ -51,6 +60,27 @@ class PromptTemplate:
             raise TemplateError(f"The model folder {folder} cannot be read: {error}") from error
         sources = _template_sources(folder, settings)
         return cls(tokenizer, sources, _named_tokens(settings), context_length=_context_length(config))
+
+    def ask(
+        self,
+        turns: Sequence[Turn],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        output: Mapping[str, Any] | None = None,
+    ) -> tuple[int, ...]:
+        """Return the token ids of a prompt: what the template has no place for is told to the model in words."""
+        instructions = []
+        if self._has_tools and self.tool_format.startswith("mistral"):
+            turns = tool_prompts.with_short_ids(turns)
+        elif not self._has_tools:
+            turns = tool_prompts.in_plain_turns(turns)
+            if tools:
+                instructions.append(tool_prompts.describe_tools(tools))
+        if output is not None:
+            instructions.append(tool_prompts.describe_output(output))
+        if instructions:
+            turns = tool_prompts.instructed(turns, instructions, has_system=self._has_system)
+        return self.encode(turns, tools=tools if tools and self._has_tools else None)
 
     def encode(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] | None = None
@@ -69,7 +99,8 @@ class PromptTemplate:
         return self._seal.open(self._render(messages, tools))
 
     def _render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> str:
-        name = "tool_use" if tools and "tool_use" in self._templates else "default"
+        wants_tools = tools or any(message["role"] == "tool" or message.get("tool_calls") for message in messages)
+        name = "tool_use" if wants_tools and "tool_use" in self._templates else "default"
         # As in transformers: templates know absent keys, but many write a null out.
         said = [{key: value for key, value in message.items() if value is not None} for message in messages]
         variables = {**self._names, "messages": said, "tools": tools, "documents": None, "add_generation_prompt": True}
@@ -88,6 +119,23 @@ class PromptTemplate:
                 continue  # not every template takes every order of roles
             if unsealed := self._seal.names_in(text):
                 raise TemplateError(f"The chat template builds control tokens from parts: {', '.join(set(unsealed))}")
+
+    def _takes_system(self) -> bool:
+        """Whether the template writes what the system says."""
+        try:
+            return "probe system" in self._render(
+                [{"role": "system", "content": "probe system"}, {"role": "user", "content": "Hello"}], None
+            )
+        except TemplateError:
+            return False
+
+    def _find_tool_format(self) -> FormatName | None:
+        """Let the template write a call and its result, and look how it does; None where it cannot, or not rightly."""
+        try:
+            text = self._render(tool_prompts.PROBE, tool_prompts.PROBE_TOOLS)
+        except TemplateError:
+            return None
+        return None if self._seal.names_in(text) else tool_prompts.format_of(self._seal.open(text))
 
 
 class Generation(Extension):

@@ -38,7 +38,7 @@ class LogReader:
                 # Nothing was announced, or it was lost on the way: the log knows.
                 chunk = await self._fetch()
                 if chunk is None:
-                    await self._log.check_is_there(self._message_id)
+                    await self._log.check_is_there(self._message_id, after=self.cursor)
                     return None
                 return self._advance(chunk)
             if heard is not None and heard.chunk.last_id > self.cursor:

@@ -18,7 +18,10 @@ STALL_S = 5.0  # one with more than the buffer before it, after so long
 
 @dataclass(eq=False, slots=True)
 class Reading:
-    """One reader: `blocked_since` is when its socket ceased to take what we write, None while it does."""
+    """One reader: `blocked_since` is when its socket ceased to take what we write, None while it does.
+
+    `failed` says that it was told an error of ours.
+    """
 
     message_id: str
     subscription: Subscription
@@ -26,6 +29,7 @@ class Reading:
     last_sent: bytes = b""  # the events that went out last, in the log's own form
     blocked_since: float | None = None
     slow: asyncio.Event = field(default_factory=asyncio.Event)
+    failed: bool = False
 
 
 class Readers:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import CANCEL_REASONS, Outcome
 from inference.protocol.progress import Progress
+from inference.protocol.quotas import accounting
 from inference.protocol.reports import Settlement, common_of
-from inference.protocol.requests import GenerationRequest, PayloadError
+from inference.protocol.requests import GenerationRequest, NewerVersion, PayloadError
 from inference.protocol.settings import Settings
 from streaming.eventlog import EventLog
 
@@ -23,6 +26,17 @@ logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A message that was claimed to be ended; `age_ms` is the time since it came into the queue."""
+
+    id: str
+    model: str
+    attempt: int
+    pen: int
+    age_ms: int
 
 
 class Reaper:
@@ -37,48 +51,63 @@ class Reaper:
         limits = (int(s.queue_timeout_s * 1000), int(s.request_timeout_s * 1000), int(s.lease_s * 1000), AT_ONCE)
         for model in models:
             found = await self._log.run(scripts.CLAIM_OVERDUE, _queue(model), limits)
-            for message_id, attempt, age_ms, payload in zip(*(iter(found),) * 4, strict=True):
-                try:
-                    await self._end(message_id.decode(), attempt, age_ms, GenerationRequest.decode(payload))
-                except PayloadError as error:  # one that we cannot read must not hold up the others
-                    logger.error("%s: cannot be ended here: %s", message_id.decode(), error)
+            for name, attempt, pen, age_ms, payload in zip(*(iter(found),) * 5, strict=True):
+                claimed = Claimed(id=name.decode(), model=model, attempt=attempt, pen=pen, age_ms=age_ms)
+                await self.end(claimed, await self._facts(claimed.id, payload))
 
-    async def _end(self, message_id: str, attempt: int, age_ms: int, request: GenerationRequest) -> None:
-        """End one message: with what its log says already, else with a typed error."""
-        taken = await self._log.run(scripts.TAKE, (keys.meta(message_id),), (attempt, age_ms))
+    async def end(self, claimed: Claimed, facts: dict[str, Any] | None, *, otherwise: Outcome | None = None) -> None:
+        """End a message as its log says already, or for what its client asked, else with a typed error.
+
+        `facts` are what its settlement says of it. The error is `otherwise`, or a timeout where no worker had it.
+        """
+        taken = await self._log.run(scripts.TAKE, (keys.meta(claimed.id),), (claimed.pen, claimed.age_ms))
         if taken is None:
             return  # a worker came first
-        progress, outcome, waited_ms = Progress(last_id=0), "timeout", float(age_ms)
+        progress, outcome, waited_ms = Progress(last_id=0), otherwise or "timeout", float(claimed.age_ms)
         if taken != 0:
             previous, cancel, ended, waited = (value.decode() for value in taken)
-            progress, waited_ms = await self._log.progress(message_id), float(waited)
-            outcome = ended or cancel or ("timeout" if previous == "0" else "worker_lost")
+            progress, waited_ms = await self._log.progress(claimed.id), float(waited)
+            outcome = ended or cancel or otherwise or ("timeout" if previous == "0" else "worker_lost")
             if not ended:
-                await self._write_end(message_id, attempt, progress, outcome)
-        logger.warning("%s: no worker would end it: %s after %d ms", message_id, outcome, age_ms)
-        await self._settle(request, attempt, progress, outcome, waited_ms)  # type: ignore[arg-type]  # what logs hold
+                await self._write_end(claimed, progress, outcome)
+        logger.warning("%s: no worker would end it: %s after %d ms", claimed.id, outcome, claimed.age_ms)
+        await self._settle(claimed, facts, progress, outcome, waited_ms)
 
-    async def _write_end(self, message_id: str, attempt: int, progress: Progress, outcome: str) -> None:
-        frames = last_frames(progress, outcome)
-        entries = [part for frame in frames for part in (frame, "")]
-        head = (attempt, keys.channel(message_id), progress.last_id + 1, 0, outcome, self._settings.event_log_ttl_s)
-        await self._log.run(scripts.APPEND, (keys.log(message_id), keys.meta(message_id)), (*head, *entries))
+    async def _facts(self, message_id: str, payload: bytes) -> dict[str, Any] | None:
+        """Return what a settlement says of a request. One that we cannot read must not hold up the others."""
+        try:
+            return common_of(GenerationRequest.decode(payload))
+        except (PayloadError, NewerVersion) as error:
+            logger.error("%s: its payload cannot be read here: %s", message_id, error)
+            return await self._log.facts(message_id)
+
+    async def _write_end(self, claimed: Claimed, progress: Progress, outcome: str) -> None:
+        entries = [part for frame in last_frames(progress, outcome) for part in (frame, "")]
+        ttl_s = self._settings.event_log_ttl_s
+        head = (claimed.pen, keys.channel(claimed.id), progress.last_id + 1, 0, outcome, ttl_s)
+        names = (keys.log(claimed.id), keys.meta(claimed.id), keys.owner(claimed.id))
+        await self._log.run(scripts.APPEND, names, (*head, *entries))
 
     async def _settle(
-        self, request: GenerationRequest, attempt: int, progress: Progress, outcome: Outcome, waited_ms: float
+        self, claimed: Claimed, facts: dict[str, Any] | None, progress: Progress, outcome: Outcome, waited_ms: float
     ) -> None:
-        settlement = Settlement(
-            **common_of(request),
-            outcome=outcome,
-            output_tokens=len(progress.token_ids),
-            attempts=attempt,
-            worker=self._gateway,
-            finished_at=time.time(),
-            queue_ms=waited_ms,
-            generation_ms=0.0,
-        )
-        names = (*_queue(request.model), keys.settlements(request.model))
-        await self._log.run(scripts.SETTLE, names, (request.id, attempt, settlement.encode()))
+        encoded = ""  # of a message of which nothing is known
+        if facts is not None:
+            settlement = Settlement(
+                **facts,
+                outcome=outcome,
+                output_tokens=len(progress.token_ids),
+                cached_tokens=progress.cached_tokens,
+                attempts=claimed.attempt,
+                worker=self._gateway,
+                finished_at=time.time(),
+                queue_ms=waited_ms,
+                generation_ms=0.0,
+            )
+            encoded = settlement.encode()
+            await self._log.run(*accounting(settlement, pen=claimed.pen))
+        names = (*_queue(claimed.model), keys.settlements(claimed.model), keys.outcomes(claimed.model))
+        await self._log.run(scripts.SETTLE, names, (claimed.id, claimed.pen, encoded))
 
 
 def last_frames(progress: Progress, outcome: str) -> list[bytes]:
@@ -89,7 +118,14 @@ def last_frames(progress: Progress, outcome: str) -> list[bytes]:
         usage = {"input_tokens": progress.input_tokens, "output_tokens": len(progress.token_ids)}
         return [*frames, events.message_delta(stop_reason="cancelled", usage=usage), events.message_stop()]
     kind = "timeout_error" if outcome == "timeout" else "api_error"
-    return [*frames, events.error(kind=kind, message="No worker took this request in time.")]
+    return [*frames, events.error(kind=kind, message=_MESSAGES.get(outcome, "The message was cut."))]
+
+
+_MESSAGES = {
+    "timeout": "No worker took this request in time.",
+    "worker_lost": "The workers on this request were lost.",
+    "error": "The server lost this request.",
+}
 
 
 def _queue(model: str) -> tuple[str, ...]:

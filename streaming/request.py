@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
-import daphne.server  # noqa: F401 - first of all, since it installs the reactor that we import below
 from daphne.http_protocol import WebRequest
-from twisted.internet import reactor
 from twisted.internet.tcp import Server as TcpServer
-from twisted.web.http import HTTPChannel
 
-from common.errors import ApiError, RequestTooLarge, Timeout
-from common.ids import new_id
+from common.errors import ApiError, InvalidRequest, RequestTooLarge
+from streaming.http1 import Channel
 
-IDLE_S = 60.0  # for an HTTP/2 connection without streams
-UPLOAD_S = 30.0  # for a whole request to arrive, so that slow clients cannot hold the server
+# Headers that Daphne acts on, and no client may: with the first it would choose which part of a path is looked at (and
+# slip past a proxy that keeps /metrics or /admin to itself), with the other leave our limits, for a WebSocket that
+# nothing here serves.
+FOR_DAPHNE = (b"daphne-root-path", b"upgrade")
 
 
 class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no types
     """Daphne's request, whose sender can wait for the socket, and whose body is refused while it comes."""
 
-    max_body_bytes = 4_000_000
-
     def __init__(self, *arguments: Any, **more: Any) -> None:
+        self.refusal: ApiError | None = None
         self._gate: asyncio.Event | None = None
-        self._refused = False
-        self._refusal = b""
         self._received = 0
         # Django parses forms for itself; Twisted would do it here, before anybody has shown a key.
         super().__init__(*arguments, parsePOSTFormSubmission=False, **more)
-        self._deadline = reactor.callLater(UPLOAD_S, self._too_slow)
-        self._set_idle_timeout(None)
 
     def __repr__(self) -> str:
         """Leave the query out: it may hold a token, and Daphne logs this."""
@@ -43,27 +36,34 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
 
     def gotLength(self, length: int | None) -> None:
         """Look at the announced length of the body."""
-        if length is not None and length > self.max_body_bytes:
-            self._refuse(RequestTooLarge(f"The body is larger than the {self.max_body_bytes} bytes allowed."))
-        super().gotLength(0 if self._refused else length)
+        self._check_length(length or 0)
+        super().gotLength(0 if self.refusal else length)  # which says how to keep the body
 
     def handleContentChunk(self, data: bytes) -> None:
         """Take a piece of the body, unless it becomes too long."""
-        self._received += len(data)
-        if self._received > self.max_body_bytes:
-            self._refuse(RequestTooLarge(f"The body is larger than the {self.max_body_bytes} bytes allowed."))
-        if not self._refused:
+        if not self.refusal:
+            self._received += len(data)
+            self._check_length(self._received)
+        if not self.refusal:
             super().handleContentChunk(data)
 
     def process(self) -> Any:
         """Begin to answer: the request is here."""
-        self._disarm()
-        if not self._refused:
-            return super().process()
-        if self._refusal:
-            self.write(self._refusal)
-            self.finish()
-        return None
+        for name in FOR_DAPHNE:
+            self.requestHeaders.removeHeader(name)
+        return None if self.refusal else super().process()
+
+    def refuse(self, error: ApiError) -> None:
+        """Have this request answered before it is here."""
+        self.refusal = error
+        self.requestHeaders.removeHeader(b"expect")  # nothing is to follow the answer
+        if isinstance(self.channel, Channel):  # HTTP/2 does it when it has all headers
+            self.channel.refuse(error)
+
+    def _check_length(self, length: int) -> None:
+        limit = self.channel.factory.max_body_bytes
+        if length > limit:
+            self.refuse(RequestTooLarge(f"The body is larger than the {limit} bytes allowed."))
 
     # What goes out:
 
@@ -82,7 +82,7 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
         """Write a piece of a chunked HTTP/1.1 response straight to the socket; say whether that was possible.
 
         Twisted hands every write to its reactor, which costs more than all the rest of an event's way. Where nothing
-        waits to be written before it, the bytes may as well go at once. See tests/streaming/test_request.py: the
+        waits to be written before it, the bytes may as well go at once. See tests/streaming/test_server.py: the
         client sees the same bytes either way.
         """
         if not frames:
@@ -122,8 +122,24 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             abort = getattr(self.channel, "abortConnection", None) or self.channel.forceAbortClient
             abort()
 
+    def answer(self, error: ApiError, target: bytes) -> None:
+        """Send an answer of the server's own to a request for `target`, the URL as it came."""
+        if self.finished or self.channel is None:
+            return
+        answer = self.channel.factory.refusal(error, target, self.requestHeaders)
+        self.setResponseCode(answer.status)
+        for name, value in answer.headers:
+            self.responseHeaders.addRawHeader(name, value)
+        self.write(answer.body)
+        self.finish()
+
+    def basic_error(self, status: int, status_text: bytes, body: str) -> None:
+        """Answer what Daphne refuses to pass on, or what failed inside."""
+        failed = ApiError("The server failed to answer this request. It has been logged.")
+        self.answer(InvalidRequest(f"{body}.") if status == 400 else failed, self.uri)
+
     def handle_exception(self, exception: BaseException) -> None:
-        """Answer for an application that failed: with an error page, or, in mid-response, by cutting it off."""
+        """Answer for an application that failed: with an error, or, in mid-response, by cutting it off."""
         if self._response_started:
             self.drop()
         else:
@@ -132,12 +148,10 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
     def finish(self) -> None:
         """End the response."""
         self._let_go()
-        self._set_idle_timeout(IDLE_S)  # before the end, since Twisted takes the channel away with it
         super().finish()
 
     def connectionLost(self, reason: Any) -> None:
         """Wake a sender that waits for a client which is gone."""
-        self._disarm()
         self._let_go()
         super().connectionLost(reason)
 
@@ -160,41 +174,3 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             self._gate = None
             if self.channel is not None:
                 self.unregisterProducer()
-
-    def _set_idle_timeout(self, seconds: float | None) -> None:
-        """Hold an HTTP/2 connection open while it has streams: Twisted counts only what comes in as a sign of life."""
-        connection = getattr(self.channel, "_conn", None)
-        if connection is not None and (seconds is None or len(connection.streams) <= 1):
-            connection.setTimeout(seconds)
-
-    def _disarm(self) -> None:
-        if self._deadline.active():
-            self._deadline.cancel()
-
-    def _too_slow(self) -> None:
-        if isinstance(self.channel, HTTPChannel):
-            self._refuse(Timeout(f"The request did not arrive within {UPLOAD_S:.0f} s."), status=408)
-        else:
-            self.drop()
-
-    def _refuse(self, error: ApiError, *, status: int | None = None) -> None:
-        """Answer before the request is here, and close; what still comes is thrown away."""
-        if self._refused or self.channel is None:
-            return
-        self._refused = True
-        self.requestHeaders.removeHeader(b"expect")  # nothing is to follow this answer
-        request_id = new_id("req")
-        body = json.dumps(error.body(request_id)).encode()
-        if isinstance(self.channel, HTTPChannel):
-            head = (
-                f"HTTP/1.1 {status or error.status} Refused\r\ncontent-type: application/json\r\n"
-                f"content-length: {len(body)}\r\nrequest-id: {request_id}\r\nconnection: close\r\n\r\n"
-            )
-            self.channel.write(head.encode() + body)
-            self.channel.loseConnection()
-            return
-        # HTTP/2 has other streams on this connection: `process` sends it, when the body has gone by.
-        self.setResponseCode(status or error.status)
-        self.setHeader("content-type", "application/json")
-        self.setHeader("request-id", request_id)
-        self._refusal = body

@@ -6,23 +6,26 @@ import asyncio
 import logging
 import re
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from daphne.http_protocol import HTTPFactory
 from daphne.server import Server as DaphneServer
 from twisted.internet import defer, reactor
 from twisted.internet.ssl import Certificate, CertificateOptions, PrivateCertificate
+from twisted.logger import globalLogPublisher
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
+from streaming.connection import Factory
+from streaming.cors import Cors
 from streaming.request import Request
 
 logger = logging.getLogger(__name__)
 
 # Unwritten bytes that the kernel takes for a client: few, so that a slow one is noticed.
 SEND_BUFFER = 64 * 1024
-LAST_ANSWERS_S = 1.5  # after the drain, for what is still being answered
+LEAST_S = 0.1  # for a last word to be written, even if there is no time left
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -50,38 +53,45 @@ def certificates_in(text: str) -> list[str]:
     return re.findall(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text, re.DOTALL)
 
 
-class Factory(HTTPFactory):  # type: ignore[misc]  # Twisted and Daphne have no types
-    """Makes our kind of request."""
-
-    def __init__(self, server: Server, request: type[Request]) -> None:
-        super().__init__(server)
-        self._request = request
-
-    def buildProtocol(self, addr: Any) -> Any:
-        protocol = super().buildProtocol(addr)
-        protocol.requestFactory = self._request
-        return protocol
+def tell_of_failure(event: dict[str, Any]) -> None:
+    """Log what failed inside Twisted: Daphne throws Twisted's log away."""
+    if failure := event.get("log_failure"):
+        logger.error("a connection failed", exc_info=(failure.type, failure.value, failure.getTracebackObject()))
 
 
-class Server(DaphneServer):  # type: ignore[misc]
-    """Daphne on a socket of ours. On SIGTERM it runs `drain` while it serves on, ends what is left, then `close`."""
+class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no types
+    """Daphne on a socket of ours.
+
+    On SIGTERM it runs `drain` while it serves on, ends what is left, then `close`, which is told how many seconds it
+    may take: all of that within `budget_s`.
+    """
 
     def __init__(
         self,
         application: Any,
         sock: socket.socket,
         *,
+        cors: Cors,
         max_body_bytes: int,
+        receive_timeout_s: float,
         tls: CertificateOptions | None = None,
+        budget_s: float,
         drain: Callable[[], Awaitable[None]],
-        close: Callable[[], Awaitable[None]],
+        close: Callable[[float], Awaitable[None]],
     ) -> None:
         # Daphne insists on an endpoint; ours is adopted once the reactor runs.
         super().__init__(application, endpoints=["adopted"], server_name="sluice", verbosity=0)
         self.endpoints: list[str] = []
-        self._request = type("LimitedRequest", (Request,), {"max_body_bytes": max_body_bytes})
-        self._socket, self._tls, self._drain, self._close = sock, tls, drain, close
+        self._factory = Factory(self, cors=cors, max_body_bytes=max_body_bytes, receive_timeout_s=receive_timeout_s)
+        self._socket, self._tls = sock, tls
+        self._budget_s, self._drain, self._close = budget_s, drain, close
+        globalLogPublisher.addObserver(tell_of_failure)
         reactor.callWhenRunning(self._adopt)
+
+    def protocol_disconnected(self, protocol: Any) -> None:
+        """Note that a request is over; HTTP/2 may say so again when Daphne has forgotten it."""
+        if protocol in self.connections:
+            super().protocol_disconnected(protocol)
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
         """Start the application; its scope has a way to drop the connection, and one to write to it at once."""
@@ -101,24 +111,29 @@ class Server(DaphneServer):  # type: ignore[misc]
         return defer.Deferred.fromFuture(loop.create_task(self._wind_down()))
 
     async def _wind_down(self) -> None:
+        end = time.monotonic() + self._budget_s
+
+        def share() -> float:  # each step has half of what is left, so that there is something for the next
+            return max(LEAST_S, (end - time.monotonic()) / 2)
+
         await self._drain()
         running = self._applications()
         if running:  # short requests, Django's among them, that came with the signal
-            await asyncio.wait(running, timeout=LAST_ANSWERS_S)
+            await asyncio.wait(running, timeout=share())
         left = [task for task in running if not task.done()]
         for task in left:
             task.cancel()
         if left:
             logger.info("ended %d connections", len(left))
-            await asyncio.wait(left, timeout=LAST_ANSWERS_S)
-        await self._close()  # last, so that what was just ended can still say so
+            await asyncio.wait(left, timeout=share())
+        await self._close(share())  # last, so that what was just ended can still say so
 
     def _applications(self) -> list[asyncio.Task[None]]:
         found = (details.get("application_instance") for details in self.connections.values())
         return [task for task in found if task is not None]
 
     def _adopt(self) -> None:
-        self.http_factory = Factory(self, self._request)
+        self.http_factory = self._factory
         factory = TLSMemoryBIOFactory(self._tls, False, self.http_factory) if self._tls else self.http_factory
         port = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, factory)
         self._socket.close()  # the reactor has a duplicate

@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
+from common.errors import Unavailable
 from inference.protocol.outcomes import CancelReason
 from streaming import parting
 from streaming.asgi import ClientGone, Headers, wait_for_disconnect
+from streaming.attendance import Attendance
 from streaming.drain import stopping
 from streaming.endpoint import Call
 from streaming.eventlog import Chunk, StreamLost
@@ -26,7 +28,7 @@ from streaming.timing import Stopwatch
 logger = logging.getLogger(__name__)
 
 Ending = Literal["done", "stopping", "slow"]
-Opening = Callable[[], Awaitable[Chunk]]
+Opening = Callable[[], Awaitable[tuple[Chunk, Attendance | None]]]
 Farewell = Callable[[Reading], Awaitable[bytes]]
 
 
@@ -36,13 +38,13 @@ async def reading(
 ) -> AsyncIterator[tuple[Reading, Chunk]]:
     """Read a message that `opening` makes or joins. Its announcements are asked for first, in the same breath.
 
-    `opening` returns where to begin: what is sent first, and up to where. When the client leaves before the end, or
-    this server does, and it was the last reader, the message is ended with `cancel`; where that is None, or the fault
-    was ours, it has the resume window.
+    `opening` returns where to begin: what is sent first, and up to where; and who reads, for the record. When the
+    client leaves before the end, or this server does, and it was the last reader, the message is ended with `cancel`;
+    where that is None, or the fault was ours, it has the resume window.
     """
     gateway = call.gateway
     async with gateway.announcements.subscribe(message_id, limit=gateway.settings.stream_buffer_events) as heard:
-        first = await opening()
+        first, attendance = await opening()
         watch.stage("enqueue")
         reader = LogReader(gateway.log, heard, message_id, cursor=first.last_id)
         mine = Reading(message_id, heard, reader, last_sent=first.frames)
@@ -50,14 +52,24 @@ async def reading(
         reason: CancelReason | None = None
         try:
             yield mine, first
-            reason = cancel
-        except (ClientGone, asyncio.CancelledError):
+            reason = None if mine.failed else cancel
+        except (ClientGone, Unavailable, asyncio.CancelledError):
             reason = None if mine.slow.is_set() else cancel
             raise
         finally:
             gateway.readers.remove(mine)
             if not reader.ended:
-                gateway.spawn(gateway.log.leave(message_id, cancel=reason), "leave")
+                gateway.spawn(_leave(call, message_id, attendance, reason), "leave")
+            if attendance is not None:
+                told = attendance.delivery(watch, reader=call.request_id, gateway=gateway.id, ended=reader.ended)
+                gateway.spawn(gateway.log.report(told), "delivery report")
+                gateway.measures.delivered(told, watch, mine.last_sent)
+
+
+async def _leave(call: Call, message_id: str, attendance: Attendance | None, cancel: CancelReason | None) -> None:
+    is_there = await call.gateway.log.leave(message_id, cancel=cancel)
+    if not is_there and attendance is not None:
+        await call.gateway.lost.account_for(attendance.facts)
 
 
 async def stream(
@@ -73,6 +85,7 @@ async def stream(
     """Send a message's events as they come, to the end of the message, or to this server's with a farewell."""
     head = [*SSE_HEADERS, *call.headers, *headers]
     await call.send({"type": "http.response.start", "status": 200, "headers": head})
+    is_parted = False
     try:
         frames = surface.translate(first.frames)
         # Even where there is nothing to say yet: the headers go with the first body.
@@ -83,12 +96,20 @@ async def stream(
         if ending == "slow":  # it can resume from the log
             call.drop()
             raise ClientGone
-        if ending == "stopping":
-            await call.write(surface.translate(await farewell(mine)))
+        if ending == "stopping" and not mine.reader.ended:  # its end may be written already, and not taken yet
+            last = surface.translate(await farewell(mine))
+            is_parted = True
+            await call.write(last)
     except ClientGone:
+        raise
+    except asyncio.CancelledError:  # by a server that has no more time for a farewell: even then, no bare end of file
+        if call.gateway.drain.over.is_set() and not (is_parted or mine.reader.ended):
+            await call.write(surface.translate(parting.failure(mine.last_sent, "The server is stopping.")))
+            await call.send({"type": "http.response.body", "body": b"", "more_body": False})
         raise
     except Exception as error:  # whatever it is, the client gets a typed end
         logger.exception("%s: the stream of %s failed", call.request_id, mine.message_id)
+        mine.failed = True
         await call.write(surface.translate(parting.failure(mine.last_sent, _reason(error))))
     await call.send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from urllib.parse import parse_qs
 
-from accounts.keys import Caller
+from accounts.callers import Caller
 from common.errors import Gone
 from streaming import parting
 from streaming.asgi import header, send_bytes, send_json
+from streaming.attendance import Attendance, of_joiner
 from streaming.auth import key_of
 from streaming.endpoint import Call
-from streaming.eventlog import Chunk
-from streaming.intake import accept, enter
+from streaming.entry import accepting, enter, receiving
+from streaming.eventlog import Chunk, Joined
 from streaming.readers import Reading
 from streaming.session import reading, stream
 from streaming.surfaces.anthropic import TypedEvents, assemble, parse_messages, wanted
@@ -22,13 +23,11 @@ from streaming.tokens import sign, verify
 
 async def create_stream(call: Call) -> None:
     """Answer POST /v1/streams: queue the message and say where to read it."""
-    with call.gateway.drain.new_work():
-        raw = await call.body()
-        watch = Stopwatch()
-        caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+    async with receiving(call) as (raw, caller, watch):
         given = header(call.scope, b"idempotency-key")
-        accepted = await accept(call, wanted(parse_messages(raw)), caller, watch, raw=raw, idempotency_key=given)
-        await enter(call, accepted, read=False)
+        asked = wanted(parse_messages(raw))
+        async with accepting(call, asked, caller, watch, raw=raw, idempotency_key=given) as accepted:
+            await enter(call, accepted, read=False)
         expires_at = int(time.time()) + call.gateway.log.longest_life_s
         path = f"/v1/streams/{accepted.id}"
         body = {
@@ -51,11 +50,13 @@ async def read_stream(call: Call) -> None:
     watch = Stopwatch()
     begin = Chunk(b"", 0, 0, False)
 
-    async def opening() -> Chunk:
+    async def opening() -> tuple[Chunk, Attendance | None]:
         nonlocal begin
-        ended = await call.gateway.log.join(message_id, caller.organization)
-        begin = await _cursor(call, message_id, ended)
-        return begin
+        joined = await call.gateway.log.join(message_id, caller.organization)
+        begin = _cursor(call, joined)
+        if begin.ended:
+            return begin, None  # it reads nothing
+        return begin, of_joiner(joined, watch, streamed=True, resumed=begin.last_id > 0)
 
     async def farewell(_: Reading) -> bytes:
         return parting.SHUTDOWN
@@ -70,12 +71,17 @@ async def read_stream(call: Call) -> None:
 
 
 async def cancel_stream(call: Call) -> None:
-    """Answer DELETE /v1/streams/{id}: ask the worker to end the message. Asking again changes nothing."""
+    """Answer DELETE /v1/streams/{id}: ask the worker to end the message. Asking again changes nothing.
+
+    What had ended otherwise stays as it is, and its outcome is told.
+    """
     message_id = _message_id(call)
     caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
     if not await call.gateway.log.check(message_id, caller.organization):
         await call.gateway.log.cancel(message_id, "cancelled")
-    await send_json(call.send, {"id": message_id, "status": "cancelled"}, headers=call.headers)
+    outcome = await call.gateway.log.outcome(message_id)  # of one that had ended, or just did, before it was asked to
+    ended = {"status": "cancelled"} if outcome in (None, "cancelled") else {"status": "ended", "outcome": outcome}
+    await send_json(call.send, {"id": message_id} | ended, headers=call.headers)
 
 
 async def read_message(call: Call) -> None:
@@ -89,7 +95,8 @@ async def read_message(call: Call) -> None:
     frames = await call.gateway.log.whole(message_id)
     if not frames:  # it expired between our two looks
         raise Gone(f"The stream of {message_id} has expired.")
-    await send_json(call.send, assemble(frames), headers=call.headers)
+    message = await asyncio.to_thread(assemble, frames)  # a long one would hold up the streams
+    await send_json(call.send, message, headers=call.headers)
 
 
 def _message_id(call: Call) -> str:
@@ -98,26 +105,20 @@ def _message_id(call: Call) -> str:
 
 async def _reader(call: Call, message_id: str) -> Caller:
     """Return who reads: by key, or by the token that this stream's URL carries."""
-    token = _query(call, "token")
+    token = call.query.get("token", "")
     if token and not key_of(call.scope):
         return await call.gateway.authenticator.by_id(verify(token, message_id), needs="inference")
     return await call.gateway.authenticator.authenticate(call.scope, needs="inference")
 
 
-async def _cursor(call: Call, message_id: str, ended: bool) -> Chunk:
+def _cursor(call: Call, joined: Joined) -> Chunk:
     """Return where to begin. The header beats the query, since EventSource keeps its URL.
 
     What is no id of this log replays all: message_start resets the client. `ended` on the result says that there is
     nothing more to come, ever.
     """
-    given = header(call.scope, b"last-event-id") or _query(call, "last_event_id")
+    given = header(call.scope, b"last-event-id") or call.query.get("last_event_id", "")
     position = int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else 0
-    length = await call.gateway.log.length(message_id)
-    if position >= length and ended:
+    if position >= joined.length and joined.ended:
         return Chunk(b"", position, 0, True)
-    return Chunk(b"", position if position <= length else 0, 0, False)
-
-
-def _query(call: Call, name: str) -> str:
-    values = parse_qs(call.scope["query_string"].decode("latin-1")).get(name)
-    return values[-1] if values else ""
+    return Chunk(b"", position if position <= joined.length else 0, 0, False)

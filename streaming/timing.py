@@ -39,6 +39,11 @@ class Stopwatch:
             self._last = now
 
     @property
+    def gaps(self) -> list[float]:
+        """Seconds between each two writes of content."""
+        return self._gaps
+
+    @property
     def ttft_ms(self) -> float | None:
         return None if self._first is None else (self._first - self.started) * 1000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 _SUBJECT = re.compile(r"[\w$.\[\]-]+(?=: )")
 
@@ -16,11 +16,19 @@ class ApiError(Exception):
     status: ClassVar[int] = 500
     code: str | None = "server_error"
 
-    def __init__(self, message: str, *, code: str | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code or self.code
         self.headers = dict(headers or {})
+        self.details = dict(details or {})  # what Anthropic's clients tell some errors by
 
     @property
     def param(self) -> str | None:
@@ -32,7 +40,7 @@ class ApiError(Exception):
 class InvalidRequest(ApiError):
     """Raised when the body or a parameter will not do; the message begins with the field."""
 
-    kind, status, code = "invalid_request_error", 400, "invalid_value"
+    kind, status, code = "invalid_request_error", 400, None
 
 
 class AuthenticationFailed(ApiError):
@@ -44,13 +52,13 @@ class AuthenticationFailed(ApiError):
 class PermissionDenied(ApiError):
     """Raised when the key may not do this."""
 
-    kind, status, code = "permission_error", 403, "insufficient_permissions"
+    kind, status, code = "permission_error", 403, "missing_scope"
 
 
 class NotFound(ApiError):
-    """Raised when the path, the model or the message is not there for this caller."""
+    """Raised when the path, the model or the message is not there for this caller; `code` tells which."""
 
-    kind, status, code = "not_found_error", 404, "not_found"
+    kind, status, code = "not_found_error", 404, None
 
 
 class MethodNotAllowed(ApiError):
@@ -65,10 +73,16 @@ class NotAcceptable(ApiError):
     kind, status, code = "invalid_request_error", 406, None
 
 
+class TooSlow(ApiError):
+    """Raised when a request has not arrived within `SLUICE_RECEIVE_TIMEOUT_S`."""
+
+    kind, status, code = "timeout_error", 408, "timeout"
+
+
 class Conflict(ApiError):
     """Raised when an idempotency key comes again with another body. Clients are told not to try that again."""
 
-    kind, status = "conflict_error", 409
+    kind, status, code = "conflict_error", 409, None
 
     def __init__(self, message: str) -> None:
         super().__init__(message, headers={"x-should-retry": "false"})
@@ -77,25 +91,37 @@ class Conflict(ApiError):
 class Gone(ApiError):
     """Raised when a stream's log has expired."""
 
-    kind, status = "not_found_error", 410
+    kind, status, code = "not_found_error", 410, None
 
 
 class RequestTooLarge(ApiError):
     """Raised when the body passes `SLUICE_MAX_BODY_MB`."""
 
-    kind, status = "request_too_large", 413
+    kind, status, code = "request_too_large", 413, None
+
+
+class UrlTooLong(ApiError):
+    """Raised when the line with the URL is longer than we read."""
+
+    kind, status, code = "invalid_request_error", 414, None
 
 
 class UnsupportedMediaType(ApiError):
-    """Raised when the body is of a type that we do not read."""
+    """Raised when the body is of a type, or compressed in a way, that we do not read."""
 
-    kind, status = "invalid_request_error", 415
+    kind, status, code = "invalid_request_error", 415, None
+
+
+class HeadersTooLarge(ApiError):
+    """Raised when the headers are more, or longer, than we read."""
+
+    kind, status, code = "invalid_request_error", 431, None
 
 
 class RateLimited(ApiError):
     """Raised when a limit of the key or its organisation is reached; carries `retry-after`."""
 
-    kind, status = "rate_limit_error", 429
+    kind, status, code = "rate_limit_error", 429, "rate_limit_exceeded"
 
 
 class Unavailable(ApiError):
@@ -107,10 +133,10 @@ class Unavailable(ApiError):
 class Timeout(ApiError):
     """Raised when a request waited or ran too long."""
 
-    kind, status = "timeout_error", 504
+    kind, status, code = "timeout_error", 504, "timeout"
 
 
 class Overloaded(ApiError):
     """Raised when the queue is full."""
 
-    kind, status = "overloaded_error", 529
+    kind, status, code = "overloaded_error", 529, "server_is_overloaded"

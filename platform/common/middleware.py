@@ -27,7 +27,7 @@ def request_id_of(request: HasMeta) -> str:
 
 
 class RequestIds:
-    """Set `request-id` on every response. Stands outside all other middleware, so that theirs have it, too."""
+    """Set `request-id` on every response, and OpenAI's name for it. Stands outside all other middleware."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self._get_response = get_response
@@ -35,8 +35,16 @@ class RequestIds:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         request_id = request_id_of(request)
         response = self._get_response(request)
-        response.headers["request-id"] = request_id
+        response.headers["request-id"] = response.headers["x-request-id"] = request_id
         return response
+
+
+class WithoutTraceback(logging.Filter):
+    """Keep a record to its one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.exc_info = record.exc_text = None
+        return True
 
 
 class RequestIdInLog(logging.Filter):

@@ -21,7 +21,7 @@ from streaming.routes import routes
 
 def build(gateway: Gateway) -> Any:
     """Return the application around a gateway."""
-    rest = re_path(r"", django_application)  # type: ignore[arg-type]  # an ASGI app, as Channels takes it
+    rest = re_path(r"", gateway.cors.around(django_application))  # type: ignore[arg-type]  # an ASGI app, as Channels takes it
     return ProtocolTypeRouter({"http": URLRouter([*routes(gateway), rest])})
 
 

@@ -25,6 +25,7 @@ class Choices:
     workers: int
     engine: str
     model: str
+    quantize: str
 
 
 def environment_of(settings: Settings, choices: Choices, redis_url: str) -> dict[str, str]:
@@ -37,6 +38,7 @@ def environment_of(settings: Settings, choices: Choices, redis_url: str) -> dict
         "SLUICE_HOME": str(settings.home_path),
         "SLUICE_MODEL": choices.model,
         "SLUICE_MODELS": str(settings.models_path),
+        "SLUICE_QUANTIZE": choices.quantize,
     }
 
 

@@ -102,6 +102,7 @@ def _database(url: str) -> dict[str, Any]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": parts.hostname or "",
         "PORT": port or "",
+        "OPTIONS": {"connect_timeout": 5},
         "CONN_MAX_AGE": 0,  # each request has a thread of its own under Daphne: kept connections would leak
     }
 
@@ -142,6 +143,9 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
     # A tick that finds the last one still waiting is of no use to anyone, so it expires.
     "store-records": {"task": "records.tasks.store_records", "schedule": 1.0, "options": {"expires": 1.0}},
+    "store-last-uses": {"task": "accounts.tasks.store_last_uses", "schedule": 30.0, "options": {"expires": 30.0}},
+    "reconcile-quotas": {"task": "quotas.tasks.reconcile_quotas", "schedule": 60.0, "options": {"expires": 60.0}},
+    "forget-periods": {"task": "quotas.tasks.forget_periods", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
 
 REST_FRAMEWORK = {
@@ -157,13 +161,17 @@ REST_FRAMEWORK = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "common.middleware.RequestIdInLog"}},
+    "filters": {
+        "request_id": {"()": "common.middleware.RequestIdInLog"},
+        "one_line": {"()": "common.middleware.WithoutTraceback"},
+    },
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(tail)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         "daphne": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},
+        "django.security.DisallowedHost": {"filters": ["one_line"]},  # whoever scans a network causes them
         "django.utils.autoreload": {"level": "WARNING"},
     },
 }

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from common.errors import ApiError, InvalidRequest, Timeout
+from common.errors import InvalidRequest
 from inference.protocol.events import PING
 from inference.protocol.requests import Sampling
-from streaming.surfaces.decoding import decode
-from streaming.wanted import Turn, Wanted, random_seed
-
-B = TypeVar("B", "MessagesBody", "CountBody")
+from streaming.schemas import JsonSchema
+from streaming.surfaces.assembling import assemble as assemble
+from streaming.surfaces.decoding import convert, decode
+from streaming.surfaces.tool_turns import MAX_TOOLS, TOOL_NAME, PendingCalls, Tools, add_turn
+from streaming.wanted import Asked, Tool, ToolChoice, Turn, Wanted, random_seed
 
 # Hints that cannot change what the answer means: taken, and nothing comes of them here.
 Hint = Any
 
 
-class TextBlock(Struct, forbid_unknown_fields=True):
-    """A block of text, the only kind taken so far."""
+class TextBlock(Struct, tag="text", tag_field="type", forbid_unknown_fields=True):
+    """A block of text."""
 
-    type: Literal["text"]
     text: str
     cache_control: Hint = None
     citations: None = None
 
 
-Content = str | list[TextBlock]
+class ToolUseBlock(Struct, tag="tool_use", tag_field="type", forbid_unknown_fields=True):
+    """A call in an answer."""
+
+    id: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(pattern=TOOL_NAME)]
+    input: dict[str, Any]
+    cache_control: Hint = None
+    caller: Hint = None
+
+
+class ToolResultBlock(Struct, tag="tool_result", tag_field="type", forbid_unknown_fields=True):
+    """A call's result."""
+
+    tool_use_id: str
+    content: str | list[TextBlock] = ""
+    is_error: bool | None = None
+    cache_control: Hint = None
+
+
+Text = str | list[TextBlock]
+Content = str | list[TextBlock | ToolUseBlock | ToolResultBlock]
 
 
 class MessageIn(Struct, forbid_unknown_fields=True):
@@ -39,94 +59,237 @@ class MessageIn(Struct, forbid_unknown_fields=True):
     content: Content
 
 
+class ToolIn(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A tool of the caller's own."""
+
+    name: Annotated[str, Meta(pattern=TOOL_NAME)]
+    input_schema: dict[str, Any]
+    description: str | None = None
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    # Values that ask for nothing:
+    allowed_callers: list[Literal["direct"]] | None = None
+    defer_loading: Literal[False] | None = None
+    input_examples: Annotated[list[Any], Meta(max_length=0)] | None = None
+    # Hints:
+    cache_control: Hint = None
+    eager_input_streaming: Hint = None
+
+
+class AutoChoice(Struct, tag="auto", tag_field="type", forbid_unknown_fields=True):
+    """The model calls what it likes."""
+
+    disable_parallel_tool_use: bool = False
+
+
+class AnyChoice(Struct, tag="any", tag_field="type", forbid_unknown_fields=True):
+    """The model has to call a tool."""
+
+    disable_parallel_tool_use: bool = False
+
+
+class NamedChoice(Struct, tag="tool", tag_field="type", forbid_unknown_fields=True):
+    """The model has to call this tool."""
+
+    name: str
+    disable_parallel_tool_use: bool = False
+
+
+class NoChoice(Struct, tag="none", tag_field="type", forbid_unknown_fields=True):
+    """The model calls no tool."""
+
+
+class JsonFormat(Struct, tag="json_schema", tag_field="type", forbid_unknown_fields=True):
+    """An answer that is JSON of a schema."""
+
+    schema: dict[str, Any]
+
+
+class OutputConfig(Struct, forbid_unknown_fields=True, kw_only=True):
+    """How the answer shall look."""
+
+    format: JsonFormat | None = None
+    effort: None = None
+
+
 class ThinkingDisabled(Struct, forbid_unknown_fields=True):
     """The only `thinking` we take: none."""
 
     type: Literal["disabled"]
 
 
-class NoTool(Struct, forbid_unknown_fields=True):
-    """The only `tool_choice` we take: none."""
-
-    type: Literal["none"]
-
-
-class MessagesBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The body of POST /v1/messages and /v1/streams."""
+class PromptBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What both bodies hold: all that makes the prompt."""
 
     model: str
     messages: Annotated[list[MessageIn], Meta(min_length=1)]
+    system: Text | UnsetType = UNSET
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] = []
+    tool_choice: AutoChoice | AnyChoice | NamedChoice | NoChoice | None = None
+    output_config: OutputConfig | None = None
+    output_format: JsonFormat | None = None  # its name before it came to output_config
+    thread: Any = None  # refused, in the way that clients know
+    # Values that ask for nothing:
+    thinking: ThinkingDisabled | None = None
+    mcp_servers: Annotated[list[Any], Meta(max_length=0)] = []
+    # Hints:
+    cache_control: Hint = None
+
+
+class MessagesBody(PromptBody, forbid_unknown_fields=True, kw_only=True):
+    """The body of POST /v1/messages and /v1/streams."""
+
     max_tokens: Annotated[int, Meta(ge=1)]
-    system: Content | UnsetType = UNSET
     stream: bool = False
     temperature: Annotated[float, Meta(ge=0, le=1)] = 1.0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Meta(ge=0)] = 0
     stop_sequences: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=16)] = []
     # Values that ask for nothing:
-    thinking: ThinkingDisabled | None = None
-    tools: Annotated[list[Any], Meta(max_length=0)] = []
-    tool_choice: NoTool | None = None
-    mcp_servers: Annotated[list[Any], Meta(max_length=0)] = []
     container: None = None
     # Hints:
     metadata: Hint = None
     service_tier: Hint = None
-    cache_control: Hint = None
 
 
-class CountBody(Struct, forbid_unknown_fields=True, kw_only=True):
+class CountBody(PromptBody, forbid_unknown_fields=True, kw_only=True):
     """The body of POST /v1/messages/count_tokens."""
-
-    model: str
-    messages: Annotated[list[MessageIn], Meta(min_length=1)]
-    system: Content | UnsetType = UNSET
-    thinking: ThinkingDisabled | None = None
-    tools: Annotated[list[Any], Meta(max_length=0)] = []
-    tool_choice: NoTool | None = None
-    mcp_servers: Annotated[list[Any], Meta(max_length=0)] = []
-    cache_control: Hint = None
 
 
 _messages_decoder = msgspec.json.Decoder(MessagesBody)
 _count_decoder = msgspec.json.Decoder(CountBody)
 
-_UNSUPPORTED = {"tools", "tool_choice", "thinking", "mcp_servers", "container", "output_config", "output_format"}
+_UNSUPPORTED = {"thinking", "mcp_servers", "container", "effort"}
+_BLOCKS = "only text, tool_use and tool_result are supported"
+_UNSUPPORTED_IN_TOOL = {"allowed_callers", "defer_loading", "input_examples"}
 
 
 def parse_messages(raw: bytes) -> MessagesBody:
     """Read the body of a message request; raise `InvalidRequest` naming the field."""
-    return _checked(decode(_messages_decoder, raw, unsupported=_UNSUPPORTED))
+    return decode(_messages_decoder, raw, unsupported=_UNSUPPORTED, blocks=_BLOCKS)
 
 
 def parse_count(raw: bytes) -> CountBody:
     """Read the body of a count request; raise `InvalidRequest` naming the field."""
-    return _checked(decode(_count_decoder, raw, unsupported=_UNSUPPORTED))
+    return decode(_count_decoder, raw, unsupported=_UNSUPPORTED, blocks=_BLOCKS)
 
 
 def wanted(body: MessagesBody) -> Wanted:
-    """Say what a body asks for."""
+    """Say what a body asks for; raise `InvalidRequest` naming the field that does not go with the others."""
     sampling = Sampling(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k, seed=random_seed())
+    tools = _tools(body)
     return Wanted(
         model=body.model,
         turns=conversation(body),
+        tools=tools,
+        choice=_choice(body, tools),
+        output=_output(body),
         max_tokens=body.max_tokens,
         stop_sequences=tuple(body.stop_sequences),
         sampling=sampling,
     )
 
 
-def conversation(body: MessagesBody | CountBody) -> list[Turn]:
+def asked(body: CountBody) -> Asked:
+    """Say what a body shows a model; raise as `wanted` does."""
+    tools = _tools(body)
+    return Asked(turns=conversation(body), tools=tools, choice=_choice(body, tools), output=_output(body))
+
+
+def conversation(body: PromptBody) -> list[Turn]:
     """Return the turns as a chat template takes them: system first, runs of one role joined."""
+    if body.thread is not None:  # clients' tool runners ask for it, and go on without it when told so
+        details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+        raise InvalidRequest("thread: not supported here.", code="unsupported_parameter", details=details)
     turns: list[Turn] = []
     if body.system is not UNSET and body.system:
-        turns.append({"role": "system", "content": _text(body.system)})
-    for turn in body.messages:
-        if turns and turns[-1]["role"] == turn.role:
-            turns[-1]["content"] += "\n" + _text(turn.content)
+        turns.append({"role": "system", "content": _joined(body.system)})
+    pending = PendingCalls()
+    for number, message in enumerate(body.messages):
+        where = f"messages[{number}].content"
+        if not message.content:
+            raise InvalidRequest(f"{where}: expected some text.")
+        if message.role == "assistant":
+            _add_answer(turns, message.content, pending, where)
         else:
-            turns.append({"role": turn.role, "content": _text(turn.content)})
+            _add_question(turns, message.content, pending, where)
+    if body.messages[-1].role != "user":
+        raise InvalidRequest("messages: the last must be the user's; answers begun by the caller are not supported.")
     return turns
+
+
+def _add_answer(turns: list[Turn], content: Content, pending: PendingCalls, where: str) -> None:
+    texts, calls = [], []
+    for number, block in enumerate(_blocks(content)):
+        if isinstance(block, ToolUseBlock):
+            calls.append(pending.call(block.id, block.name, block.input, f"{where}[{number}].id"))
+        elif isinstance(block, ToolResultBlock):
+            raise InvalidRequest(f"{where}[{number}].type: a tool_result is the user's to give.")
+        else:
+            texts.append(block)
+    add_turn(turns, "assistant", _text(texts, where, may_be_empty=bool(calls)), calls)
+
+
+def _add_question(turns: list[Turn], content: Content, pending: PendingCalls, where: str) -> None:
+    texts: list[TextBlock] = []
+    has_results = False
+    for number, block in enumerate(_blocks(content)):
+        if isinstance(block, ToolUseBlock):
+            raise InvalidRequest(f"{where}[{number}].type: a tool_use is the assistant's to give.")
+        if isinstance(block, TextBlock):
+            texts.append(block)
+            continue
+        if texts:
+            raise InvalidRequest(f"{where}[{number}].type: a tool_result comes before any text.")
+        has_results = True
+        said = _joined(block.content)
+        result = f"Error: {said}" if block.is_error else said
+        turns.append(pending.result(block.tool_use_id, result, f"{where}[{number}].tool_use_id"))
+    pending.finish(where)
+    if text := _text(texts, where, may_be_empty=has_results):
+        add_turn(turns, "user", text)
+
+
+def _tools(body: PromptBody) -> tuple[Tool, ...]:
+    tools = Tools()
+    for number, raw in enumerate(body.tools):
+        where = f"tools[{number}]"
+        if raw.get("type") not in (None, "custom"):
+            raise InvalidRequest(f"{where}.type: {raw['type']!r}, a tool of the server's, is not supported here.")
+        tool = convert(raw, ToolIn, where=where, unsupported=_UNSUPPORTED_IN_TOOL)
+        tools.add(
+            tool.name,
+            description=tool.description,
+            schema=tool.input_schema,
+            strict=tool.strict,
+            where=where,
+            field="input_schema",
+        )
+    return tools.all()
+
+
+def _choice(body: PromptBody, tools: tuple[Tool, ...]) -> ToolChoice:
+    choice = body.tool_choice
+    if choice is None or isinstance(choice, NoChoice):
+        return ToolChoice(kind="none" if choice else "auto")
+    if not tools:
+        raise InvalidRequest("tool_choice: there are no tools to choose from.")
+    parallel = not choice.disable_parallel_tool_use
+    if isinstance(choice, AutoChoice):
+        return ToolChoice(parallel=parallel)
+    name = choice.name if isinstance(choice, NamedChoice) else ""
+    if name and name not in (tool.name for tool in tools):
+        raise InvalidRequest(f"tool_choice.name: there is no tool {name!r}.")
+    return ToolChoice(kind="any", name=name, parallel=parallel)
+
+
+def _output(body: PromptBody) -> JsonSchema | None:
+    within_config = body.output_config.format if body.output_config else None
+    if within_config and body.output_format:
+        raise InvalidRequest("output_format: give it or output_config.format, not both.")
+    if within_config:
+        return JsonSchema.read(within_config.schema, "output_config.format.schema")
+    return JsonSchema.read(body.output_format.schema, "output_format.schema") if body.output_format else None
 
 
 class TypedEvents:
@@ -141,39 +304,16 @@ class TypedEvents:
         return assemble(frames)
 
 
-def assemble(frames: bytes) -> dict[str, Any]:
-    """Put a finished message together from its events; raise the error that it ended with."""
-    message: dict[str, Any] = {}
-    for line in frames.split(b"\n"):
-        if line.startswith(b"data: "):
-            _apply(message, json.loads(line[6:]))
-    return message
+def _blocks(content: Content) -> Sequence[TextBlock | ToolUseBlock | ToolResultBlock]:
+    return [TextBlock(content)] if isinstance(content, str) else content
 
 
-def _apply(message: dict[str, Any], event: dict[str, Any]) -> None:
-    kind = event["type"]
-    if kind == "message_start":
-        message.update(event["message"])
-    elif kind == "content_block_start":
-        message["content"].append(event["content_block"])
-    elif kind == "content_block_delta":
-        message["content"][event["index"]]["text"] += event["delta"]["text"]
-    elif kind == "message_delta":
-        message.update(event["delta"])
-        message["usage"] = message["usage"] | event["usage"]
-    elif kind == "error":
-        error = event["error"]
-        raise (Timeout if error["type"] == "timeout_error" else ApiError)(error["message"])
-
-
-def _text(content: Content) -> str:
+def _joined(content: Text) -> str:
     return content if isinstance(content, str) else "\n".join(block.text for block in content)
 
 
-def _checked(body: B) -> B:
-    for number, turn in enumerate(body.messages):
-        if not _text(turn.content):
-            raise InvalidRequest(f"messages[{number}].content: expected some text.")
-    if body.messages[-1].role != "user":
-        raise InvalidRequest("messages: the last must be the user's; answers begun by the caller are not supported.")
-    return body
+def _text(blocks: list[TextBlock], where: str, *, may_be_empty: bool) -> str:
+    text = _joined(blocks)
+    if not (text or may_be_empty):
+        raise InvalidRequest(f"{where}: expected some text.")
+    return text

@@ -18,6 +18,7 @@ from common.middleware import RequestIdInLog, RequestIds, request_id_of
 def test_it_works(client: Client, path: str, status: int) -> None:
     r = client.get(path)
     assert r.status_code == status
+    assert r.headers["request-id"] == r.headers["x-request-id"]
     assert r.headers["request-id"].startswith("req_")
 
 
@@ -52,3 +53,10 @@ def test_the_log_names_it(rf: RequestFactory) -> None:
 
 def test_the_log_does_without(rf: RequestFactory) -> None:
     assert line_of() == line_of(request=object()) == line_of(request=rf.get("/")) == "failed"
+
+
+def test_a_wrong_host_takes_one_line_of_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    assert client.get("/admin/", headers={"host": "elsewhere.example"}).status_code == 400
+    (record,) = (record for record in caplog.records if record.name == "django.security.DisallowedHost")
+    assert "elsewhere.example" in record.getMessage()
+    assert record.exc_info is None

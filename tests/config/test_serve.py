@@ -17,7 +17,7 @@ from config.demo import curl_line, demo_key
 from config.management.commands.serve import banner, whole_number
 from config.programs import CELERY, GATEWAYS, WORKERS, Choices, environment_of, service_programs
 
-CHOICES = Choices(host="127.0.0.1", port=8000, gateways=2, workers=3, engine="simulated", model="tiny")
+CHOICES = Choices(host="127.0.0.1", port=8000, gateways=2, workers=3, engine="simulated", model="tiny", quantize="int8")
 
 
 def test_it_runs_each_part_in_the_order_of_the_drain() -> None:

@@ -17,7 +17,7 @@ from channels.testing import HttpCommunicator
 from django.conf import settings as django_settings
 from tokenizers import Tokenizer
 
-from accounts.keys import Caller
+from accounts.callers import Caller
 from common.errors import AuthenticationFailed
 from inference.broker import Broker
 from inference.detokenizer import Vocabulary

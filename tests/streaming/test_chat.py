@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import openai
 import pytest
 
 from inference.protocol.settings import Settings
 from streaming.gateway import Gateway
 from tests.streaming.conftest import Ask, Response
+from tests.streaming.official import openai_client
 
 PATH = "/v1/chat/completions"
 
@@ -79,8 +81,8 @@ async def test_values_that_ask_for_nothing_are_taken(ask: Ask, asks_for_nothing:
         ({"n": 2}, "n: not supported here"),
         ({"logprobs": True}, "logprobs: not supported here"),
         ({"frequency_penalty": 0.5}, "frequency_penalty"),
-        ({"tools": [{"type": "function"}]}, "tools: not supported here"),
-        ({"response_format": {"type": "json_object"}}, "response_format.type: not supported here"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function: this field is required"),
+        ({"response_format": {"type": "grammar"}}, "response_format.type: invalid value 'grammar'"),
         ({"max_completion_tokens": 5}, "max_tokens: give it or max_completion_tokens"),
         ({"colour": "red"}, "colour: no such field"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is supported"),
@@ -104,7 +106,7 @@ async def test_a_cut_stream_has_an_error_and_no_end_mark(ask: Ask, gateway: Gate
     await r.until(b"content")
     await gateway.drain.run()
     await r.whole()
-    assert "error" in chunks(r)[-1]
+    assert chunks(r)[-1]["error"]["code"] == "server_shutdown"
     assert "[DONE]" not in r.body.decode()
 
 
@@ -117,3 +119,48 @@ class TestHeartbeat:
         r = await (await ask("POST", PATH, a_chat(stream=True))).whole()
         assert b": ping\n\n" in r.body
         assert b"event: ping" not in r.body
+
+
+class TestOfficialClient:
+    """The client exposes `code` and `param`, and tells errors apart by them."""
+
+    @pytest.mark.parametrize(
+        ("changes", "param", "code"),
+        [
+            ({"temperature": 9}, "temperature", "invalid_value"),
+            ({"temperature": "hot"}, "temperature", "invalid_type"),
+            ({"extra_body": {"colour": "red"}}, "colour", "unknown_parameter"),
+            ({"n": 2}, "n", "unsupported_parameter"),
+            ({"messages": []}, "messages", "invalid_value"),
+            ({"max_tokens": 100_000}, "max_tokens", "context_length_exceeded"),
+            ({"extra_query": {"colour": "red"}}, "colour", "unknown_parameter"),
+        ],
+    )
+    async def test_what_is_wrong(self, gateway: Gateway, changes: dict[str, Any], param: str, code: str) -> None:
+        async with openai_client(gateway) as client:
+            with pytest.raises(openai.BadRequestError) as caught:
+                await client.chat.completions.create(**a_chat() | changes)
+        assert (caught.value.param, caught.value.code) == (param, code)
+        assert caught.value.request_id
+
+    async def test_what_is_missing(self, ask: Ask) -> None:
+        error = (await (await ask("POST", PATH, {"model": "default"})).whole()).json()["error"]
+        assert (error["param"], error["code"]) == ("messages", "missing_required_parameter")
+
+    async def test_who_is_not_known(self, gateway: Gateway) -> None:
+        async with openai_client(gateway, api_key="bad") as client:
+            with pytest.raises(openai.AuthenticationError) as caught:
+                await client.chat.completions.create(**a_chat())
+            assert caught.value.code == "invalid_api_key"
+            with pytest.raises(openai.AuthenticationError) as caught:
+                await client.models.list()
+            assert caught.value.code == "invalid_api_key"
+
+    async def test_what_is_not_there(self, gateway: Gateway) -> None:
+        async with openai_client(gateway) as client:
+            with pytest.raises(openai.NotFoundError) as caught:
+                await client.chat.completions.create(**a_chat(model="other"))
+            assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
+            with pytest.raises(openai.NotFoundError) as caught:
+                await client.models.retrieve("other")
+            assert (caught.value.param, caught.value.code) == ("model", "model_not_found")

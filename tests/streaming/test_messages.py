@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
@@ -12,7 +14,9 @@ import redis
 from inference.protocol import keys
 from inference.protocol.reports import Delivery
 from inference.protocol.settings import Settings
+from streaming import posting
 from streaming.gateway import Gateway
+from streaming.surfaces.anthropic import TypedEvents, assemble
 from tests.inference.tools import entries_of
 from tests.streaming.conftest import Ask, a_body, settlement_of
 
@@ -195,3 +199,18 @@ class TestDrain:
         await gateway.drain.run()
         r = await (await waiting).whole()
         assert (r.status, r.json()["error"]["type"]) == (503, "api_error")
+
+
+async def test_a_long_answer_is_put_together_off_the_event_loop(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[threading.Thread] = []
+
+    def whole(_: TypedEvents, frames: bytes) -> dict[str, Any]:
+        where.append(threading.current_thread())
+        return assemble(frames)
+
+    monkeypatch.setattr(TypedEvents, "whole", whole)
+    for limit in (posting.LONG_ANSWER, 100):
+        monkeypatch.setattr(posting, "LONG_ANSWER", limit)
+        r = await (await ask("POST", "/v1/messages", a_body())).whole()
+        assert r.json()["stop_reason"] == "max_tokens"
+    assert [thread is threading.main_thread() for thread in where] == [True, False]

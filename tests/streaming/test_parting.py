@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from inference.protocol.events import BlockKind, MessageEvents
-from inference.protocol.progress import Progress
 from streaming.parting import failure, server_shutdown
 
 
@@ -40,7 +39,7 @@ def test_a_failure_closes_text_before_the_error(deltas: bool) -> None:
 @pytest.mark.parametrize("deltas", [True, False])
 def test_a_cut_tool_call_stays_open(deltas: bool) -> None:
     assert kinds(failure(seen("tool_use", deltas=deltas), "x")) == ["error"]
-    assert kinds(server_shutdown(Progress(blocks=1, open_block="tool_use"))) == ["error"]
+    assert kinds(server_shutdown(seen("tool_use", deltas=deltas), input_tokens=3, output_tokens=1)) == ["error"]
 
 
 @pytest.mark.parametrize("frames", [b"", seen(None)])
@@ -49,12 +48,12 @@ def test_without_a_block_there_is_only_the_error(frames: bytes) -> None:
 
 
 def test_a_shutdown_tells_the_usage_so_far() -> None:
-    frames = server_shutdown(Progress(input_tokens=3, blocks=2, open_block="text", token_ids=(1, 2)))
+    frames = server_shutdown(seen("text"), input_tokens=3, output_tokens=2)
     assert kinds(frames) == ["content_block_stop", "message_delta", "message_stop"]
     stop, delta, _ = events(frames)
-    assert stop["index"] == 1
+    assert stop["index"] == 0
     assert delta["usage"] == {"input_tokens": 3, "output_tokens": 2}
 
 
 def test_a_shutdown_closes_no_block_that_the_client_did_not_see() -> None:
-    assert kinds(server_shutdown(Progress(input_tokens=3))) == ["message_delta", "message_stop"]
+    assert kinds(server_shutdown(seen(None), input_tokens=3, output_tokens=0)) == ["message_delta", "message_stop"]

@@ -28,7 +28,7 @@ class FakeLog:
         last = min(self.last, after + count)
         return chunk_of(after + 1, last, self.end) if last > after else None
 
-    async def check_is_there(self, message_id: str) -> None:
+    async def check_is_there(self, message_id: str, *, after: int) -> None:
         if self.gone:
             raise StreamLost(message_id)
 

@@ -36,14 +36,15 @@ def age(store: redis.Redis, seconds: float, message_id: str = "msg_1") -> None:
     store.hset(keys.payloads(MODEL), message_id, b"%d|%s" % (int(came) - int(seconds * 1000), blob))
 
 
-def claim(store: redis.Redis) -> None:
-    """Claim as a worker does, and write the beginning of a text."""
-    store.eval(scripts.CLAIM, 5, *QUEUE, keys.wake(MODEL), 1, 10_000)
-    store.eval(scripts.TAKE, 1, keys.meta("msg_1"), 1, 0)
+def claim(store: redis.Redis) -> int:
+    """Claim as a worker does, and write the beginning of a text; return the pen."""
+    pen = int(store.eval(scripts.CLAIM, 5, *QUEUE, keys.wake(MODEL), 1, 10_000)[2])
+    store.eval(scripts.TAKE, 1, keys.meta("msg_1"), pen, 0)
     events = MessageEvents(last_id=1)
     frames = [events.start_text(), "", events.text("Hey"), "7,8"]
-    arguments: tuple[Any, ...] = (1, keys.channel("msg_1"), 2, 1, "", 60, *frames)
-    store.eval(scripts.APPEND, 2, keys.log("msg_1"), keys.meta("msg_1"), *arguments)
+    arguments: tuple[Any, ...] = (pen, keys.channel("msg_1"), 2, 1, "", 60, *frames)
+    store.eval(scripts.APPEND, 3, keys.log("msg_1"), keys.meta("msg_1"), keys.owner("msg_1"), *arguments)
+    return pen
 
 
 def lapse(store: redis.Redis, seconds: float) -> None:
@@ -102,8 +103,8 @@ async def test_a_lease_that_another_worker_may_take_is_left_alone(
 
 async def test_one_handed_back_has_until_the_request_timeout(reaper: Reaper, store: redis.Redis) -> None:
     enqueue(store, a_request())
-    claim(store)
-    store.eval(scripts.RELEASE, 5, *QUEUE, keys.wake(MODEL), "msg_1", 1)
+    pen = claim(store)
+    store.eval(scripts.RELEASE, 5, *QUEUE, keys.wake(MODEL), "msg_1", pen)
     age(store, 120)
     await reaper.look([MODEL])
     assert settlements_of(store) == []
@@ -128,3 +129,18 @@ async def test_a_message_whose_log_is_gone_is_only_settled(reaper: Reaper, store
     await reaper.look([MODEL])
     assert [s.outcome for s in settlements_of(store)] == ["timeout"]
     assert not store.exists(keys.log("msg_1"))
+
+
+@pytest.mark.parametrize("change", [{"version": 99}, {"prompt_ids": None}])
+async def test_one_whose_payload_cannot_be_read_is_ended_by_what_its_log_says(
+    reaper: Reaper, store: redis.Redis, change: dict[str, Any]
+) -> None:
+    enqueue(store, a_request())
+    blob = cast(bytes, store.hget(keys.payloads(MODEL), "msg_1")).partition(b"|")[2]
+    now_ms = store.time()[0] * 1000
+    store.hset(keys.payloads(MODEL), "msg_1", f"{now_ms - 61_000}|{json.dumps(json.loads(blob) | change)}")
+    await reaper.look([MODEL])
+    assert events_of(store)[-1]["error"]["type"] == "timeout_error"
+    (settlement,) = settlements_of(store)
+    assert (settlement.outcome, settlement.organization, settlement.input_tokens) == ("timeout", "org_1", 3)
+    assert not store.exists(*QUEUE)

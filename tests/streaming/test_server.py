@@ -4,60 +4,19 @@ from __future__ import annotations
 
 import http.client
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from typing import IO
 
 import pytest
 
-from tests.environment import ROOT
-
-
-class Process:
-    """The server in a process of its own, since a reactor cannot be started twice."""
-
-    def __init__(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "tests.streaming.server_app", *arguments]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.out: IO[str] = self.process.stdout
-        self.port = int(self.out.readline())
-
-    def connect(self) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=10)
-        return sock
-
-    def raw(self, request: bytes) -> bytes:
-        """Send bytes, return all that comes until the server closes."""
-        with self.connect() as sock:
-            sock.sendall(request)
-            return read_to_the_end(sock)
-
-    def get(self, path: str) -> bytes:
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        client.request("GET", path)
-        body = client.getresponse().read()
-        client.close()
-        return body
+from tests.streaming.serving import Process, read_to_the_end
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Process]:
     made = Process()
     yield made
-    made.process.terminate()
-    assert made.process.wait(10) == 0
-    assert made.out.read().split() == ["draining", "closed"]
-    made.out.close()
-
-
-def read_to_the_end(sock: socket.socket) -> bytes:
-    got = b""
-    while piece := sock.recv(65536):
-        got += piece
-    return got
+    assert made.stop().split() == ["draining", "closed"]
 
 
 def body_of(response: bytes) -> bytes:
@@ -163,3 +122,22 @@ def test_no_go_ahead_follows_a_refusal(server: Process) -> None:
     answer = server.raw(b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1001\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"100 Continue" not in answer
+
+
+@pytest.mark.parametrize("header", [b"daphne-root-path: /a", b"daphne-root-path: \xff", b"upgrade: websocket"])
+def test_no_client_steers_daphne_by_a_header(server: Process, header: bytes) -> None:
+    head = b"GET /scope HTTP/1.1\r\nhost: x\r\nconnection: close, upgrade\r\n"
+    plain, steered = (server.raw(head + more + b"\r\n") for more in (b"", header + b"\r\n"))
+    assert plain.startswith(b"HTTP/1.1 200 ")
+    assert steered == plain
+
+
+def test_it_stops_within_its_budget_whatever_is_open() -> None:
+    server = Process()
+    with server.connect() as waiting, server.connect() as stubborn:
+        for sock, path in ((waiting, b"/wait/60"), (stubborn, b"/stubborn")):
+            sock.sendall(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path)
+            assert sock.recv(1)
+        begun = time.monotonic()
+        assert server.stop().split() == ["draining", "closed"]
+        assert time.monotonic() - begun < 2.0 + 0.5

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from accounts.keys import Caller
+from accounts.callers import Caller
 from inference.protocol import keys
 from inference.protocol.settings import Settings
 from streaming.gateway import Gateway
@@ -161,14 +161,18 @@ class TestCancel:
         r = await ask("GET", f"/v1/streams/{made['id']}")
         await r.until(b"content_block_delta")
         for _ in range(2):
-            assert (await (await ask("DELETE", f"/v1/streams/{made['id']}")).whole()).status == 200
+            deleted = await (await ask("DELETE", f"/v1/streams/{made['id']}")).whole()
+            assert (deleted.status, deleted.json()) == (200, {"id": made["id"], "status": "cancelled"})
         await r.whole()
         assert r.events[-2]["delta"]["stop_reason"] == "cancelled"
         assert (await settlement_of(store, settings)).outcome == "cancelled"
 
     async def test_a_finished_message_stays_as_it_is(self, ask: Ask) -> None:
         whole = await posted(ask)
-        assert (await (await ask("DELETE", f"/v1/streams/{id_of(whole)}")).whole()).status == 200
+        deleted = await (await ask("DELETE", f"/v1/streams/{id_of(whole)}")).whole()
+        assert (deleted.status, deleted.json()) == (
+            200, {"id": id_of(whole), "status": "ended", "outcome": "max_tokens"},
+        )  # fmt: skip
         again = await (await ask("GET", f"/v1/streams/{id_of(whole)}")).whole()
         assert numbered(again) == numbered(whole)
 

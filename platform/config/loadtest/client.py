@@ -12,12 +12,13 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from config.loadtest.trace import Trace
-from config.loadtest.wire import Frames, Response, decode_event
+from config.loadtest.wire import Event, Frames, Response, decode_event
 
 SLOW_PAUSE_S = 2.0  # what a slow reader waits after each packet
 SLOW_BUFFER = 4096  # and what its socket takes meanwhile, so that the server notices
@@ -25,16 +26,19 @@ SLOW_BUFFER = 4096  # and what its socket takes meanwhile, so that the server no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where to ask, and as whom."""
+    """Where to ask, as whom, and how to read the data of its events."""
 
     host: str
     address: tuple[Any, ...]
     family: int
     tls: ssl.SSLContext | None
     head: bytes  # of every request, up to the length of its body
+    decode: Callable[[bytes], Event] = decode_event
 
     @classmethod
-    def at(cls, url: str, key: str) -> Server:
+    def at(
+        cls, url: str, key: str, *, path: str = "/v1/messages", decode: Callable[[bytes], Event] = decode_event
+    ) -> Server:
         """Look up an `http(s)://host[:port]`; raise `OSError` when there is no such host."""
         parts = urlsplit(url)
         secure = parts.scheme == "https"
@@ -42,12 +46,12 @@ class Server:
         port = parts.port or (443 if secure else 80)
         family, _, _, _, address = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)[0]
         head = (
-            f"POST {parts.path.rstrip('/')}/v1/messages HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
+            f"POST {parts.path.rstrip('/')}{path} HTTP/1.1\r\nhost: {parts.netloc.rpartition('@')[2]}\r\n"
             f"x-api-key: {key}\r\nanthropic-version: 2023-06-01\r\ncontent-type: application/json\r\n"
             "accept: text/event-stream\r\nconnection: close\r\ncontent-length: "
         ).encode()
         tls = ssl.create_default_context() if secure else None
-        return cls(host=parts.hostname, address=address, family=family, tls=tls, head=head)
+        return cls(host=parts.hostname, address=address, family=family, tls=tls, head=head, decode=decode)
 
     def request(self, body: bytes) -> bytes:
         return b"%b%d\r\n\r\n%b" % (self.head, len(body), body)
@@ -85,7 +89,7 @@ async def _exchange(server: Server, body: bytes, trace: Trace) -> None:
         await loop.sock_connect(sock, server.address)
         name = server.host if server.tls else None
         transport, reader = await loop.create_connection(
-            lambda: Reader(trace), sock=sock, ssl=server.tls, server_hostname=name
+            lambda: Reader(trace, server.decode), sock=sock, ssl=server.tls, server_hostname=name
         )
     except BaseException:
         sock.close()
@@ -100,9 +104,9 @@ async def _exchange(server: Server, body: bytes, trace: Trace) -> None:
 class Reader(asyncio.Protocol):
     """Reads one answer into a trace; `over` is done when there is no more to read, or its client leaves."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, decode: Callable[[bytes], Event] = decode_event) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._trace = trace
+        self._trace, self._decode = trace, decode
         self._response = Response()
         self._frames = Frames()
         self._failure = b""  # the body of an answer that is no stream
@@ -138,7 +142,7 @@ class Reader(asyncio.Protocol):
     def _read(self, body: bytes, now: float) -> None:
         trace = self._trace
         for data in self._frames.feed(body):
-            trace.see(decode_event(data), now)
+            trace.see(self._decode(data), now)
             if trace.behaviour.leave_after is not None and trace.deltas >= trace.behaviour.leave_after:
                 trace.left = True
                 self._finish()

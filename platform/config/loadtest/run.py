@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import resource
 import time
 
+from config import open_files
 from config.loadtest.arrivals import Closed, Load, arrivals
 from config.loadtest.client import Server, body_of, converse
 from config.loadtest.plan import Plan
@@ -36,7 +36,7 @@ class LoadTest:
         """Do the test; cancelled, it leaves what has ended so far. Raise `OSError` when there is no such server."""
         plan = self.plan
         self._server = await asyncio.to_thread(Server.at, plan.url, plan.key)
-        _allow_many_sockets()
+        open_files.allow_many()
         self.begun = time.perf_counter()
         try:
             async with asyncio.TaskGroup() as clients:
@@ -87,9 +87,3 @@ class LoadTest:
         self.traces.append(trace)
         self.deltas += trace.deltas
         self.failed += bool(trace.error)
-
-
-def _allow_many_sockets() -> None:
-    """Raise the limit of open files as far as we may: each client has a socket."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

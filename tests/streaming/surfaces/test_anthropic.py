@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from common.errors import ApiError, InvalidRequest, Timeout
-from streaming.surfaces.anthropic import assemble, conversation, parse_count, parse_messages
+from streaming.surfaces.anthropic import assemble, conversation, parse_count, parse_messages, wanted
 
 GOOD: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
 
@@ -49,7 +49,7 @@ def test_hints_that_change_nothing_are_taken(hint: dict[str, Any]) -> None:
     ("changes", "said"),
     [
         ({"no_such_field": 1}, "no_such_field: no such field."),
-        ({"tools": [{"name": "f"}]}, "tools: not supported here."),
+        ({"tools": [{"name": "f"}]}, "tools[0].input_schema: this field is required."),
         ({"max_tokens": 0}, "max_tokens: expected `int` >= 1."),
         ({"max_tokens": "5"}, "max_tokens: expected `int`, got `str`."),
         ({"temperature": 3}, "temperature: expected `float` <= 1.0."),
@@ -57,15 +57,16 @@ def test_hints_that_change_nothing_are_taken(hint: dict[str, Any]) -> None:
         ({"messages": [{"role": "user"}]}, "messages[0].content: this field is required."),
         ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content: expected some text."),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role: invalid enum value 'system'."),
-        ({"messages": [IMAGE]}, "messages[0].content[0].type: only text is supported."),
+        ({"messages": [IMAGE]}, "messages[0].content[0].type: only text, tool_use and tool_result are supported."),
         ({"thinking": {"type": "enabled"}}, "thinking.type: not supported here."),
-        ({"tool_choice": {"type": "any"}}, "tool_choice.type: not supported here."),
+        ({"thread": {"type": "create"}}, "thread: not supported here."),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: there are no tools to choose from."),
         ({"stop_sequences": [""]}, "stop_sequences[0]: expected `str` of length >= 1."),
     ],
 )  # fmt: skip
 def test_it_refuses_by_name(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        parse(**changes)
+        wanted(parse(**changes))
     assert refused.value.message.startswith(said), refused.value.message
 
 
@@ -76,7 +77,7 @@ def test_it_refuses_what_is_missing() -> None:
 
 def test_it_refuses_an_answer_begun_by_the_caller() -> None:
     with pytest.raises(InvalidRequest, match="the last must be the user's"):
-        parse(messages=[*GOOD["messages"], {"role": "assistant", "content": "I"}])
+        wanted(parse(messages=[*GOOD["messages"], {"role": "assistant", "content": "I"}]))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[1]", b"nonsense"])

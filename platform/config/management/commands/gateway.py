@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from OpenSSL import crypto
 
+from config import open_files
 from config.redis_check import check_redis
 
 # The streams' event loop gives the interpreter up at each write, and waits this long to get it back while a Django view
@@ -50,10 +51,19 @@ class Command(BaseCommand):
             raise CommandError(f"Cannot listen on {options['host']}:{options['port']}: {error}") from None
         from config.asgi import application, gateway
 
+        open_files.allow_many()
         sys.setswitchinterval(SWITCH_S)
-        max_body_bytes = settings.SLUICE.max_body_mb * 1_000_000
-        drain, close = gateway.drain.run, gateway.close
-        Server(application, sock, max_body_bytes=max_body_bytes, tls=tls, drain=drain, close=close).run()
+        Server(
+            application,
+            sock,
+            cors=gateway.cors,
+            max_body_bytes=settings.SLUICE.max_body_mb * 1_000_000,
+            receive_timeout_s=settings.SLUICE.receive_timeout_s,
+            tls=tls,
+            budget_s=settings.SLUICE.drain_s,
+            drain=gateway.drain.run,
+            close=gateway.close,
+        ).run()
 
 
 def _both(certificate: Path | None, key: Path | None) -> tuple[Path, Path]:

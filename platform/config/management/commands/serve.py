@@ -47,8 +47,9 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=whole_number(1, 65535), default=8000, help="port of all gateways (8000)")
         parser.add_argument("--gateways", type=whole_number(1, 64), default=1, metavar="N", help="gateways (1)")
         parser.add_argument("--workers", type=whole_number(0, 64), default=1, metavar="N", help="workers (1)")
-        parser.add_argument("--engine", choices=("transformers", "simulated"), help="what runs the model")
+        parser.add_argument("--engine", choices=("transformers", "vllm", "simulated"), help="what runs the model")
         parser.add_argument("--model", metavar="NAME", help="model to serve, a folder in SLUICE_MODELS")
+        parser.add_argument("--quantize", choices=("none", "int8"), help="round the weights (SLUICE_QUANTIZE)")
         parser.add_argument("--demo", action="store_true", help="make a key once, and print it with a first request")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -59,6 +60,7 @@ class Command(BaseCommand):
             workers=options["workers"],
             engine=options["engine"] or settings.SLUICE.engine,
             model=options["model"] or settings.SLUICE.model,
+            quantize=options["quantize"] or settings.SLUICE.quantize,
         )
         check_port(choices)
         doubt = check_redis(settings.SLUICE.redis_url) if settings.SLUICE.redis_url else None
