@@ -7,3 +7,8 @@ class AccountsConfig(AppConfig):
     """Organisations and API keys."""
 
     name = "accounts"
+
+    def ready(self) -> None:
+        from accounts import changes  # once the models are there
+
+        changes.watch()

@@ -1,80 +1,84 @@
-"""Making and finding API keys: `sk-sluice-` + 8 visible characters + `-` + 43 secret ones."""
+"""Making, rotating and revoking API keys, and finding one by its text. That text is `accounts.plain`'s."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import secrets
-import string
-from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
 
-from accounts.models import NAME_LIMIT, ApiKey, Organization, default_scopes, one_line
-
-START = "sk-sluice-"
-_VISIBLE = 8
-_SECRET = 43  # of 62 letters: 256 bits
-_LETTERS = string.ascii_letters + string.digits
-
-
-class InvalidName(ValueError):
-    """Raised when a name will not do; the message says what would."""
+from accounts.changes import announce
+from accounts.models import ApiKey, Organization, one_line
+from accounts.plain import digest, mint, prefix_of
+from accounts.terms import NAME_LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls, as far as a request needs to know."""
-
-    key: str
-    organization: str
-    scopes: frozenset[str]
+class KeyIsOver(Exception):
+    """Raised when a key that was to be changed is revoked, or was rotated by somebody else in the meantime."""
 
 
-def _random(length: int) -> str:
-    return "".join(secrets.choice(_LETTERS) for _ in range(length))
+def create_key(*, name: str, organization: str = "default", **given: Any) -> tuple[ApiKey, str]:
+    """Make a key in an organisation (made too, when new); return it and the plain key, which is kept nowhere.
+
+    `given` are other fields of `ApiKey`. Raises `ValidationError` by field for what will not do; then nothing is made.
+    """
+    name, organization = _checked("name", "key", name), _checked("org", "organisation", organization)
+    with transaction.atomic():
+        owner, _ = Organization.objects.get_or_create(name=organization)
+        key = ApiKey(organization=owner, name=name, **{"scopes": owner.usual_scopes} | given)
+        return key, issue(key)
 
 
-def digest(plain: str) -> str:
-    """Return the keyed digest of a key (HMAC-SHA-256 under the site's secret), in hex."""
-    return hmac.new(settings.SECRET_KEY.encode(), plain.encode(), hashlib.sha256).hexdigest()
+def issue(key: ApiKey) -> str:
+    """Save a new key with a secret of its own, and return that; raise `ValidationError` by field."""
+    key.prefix, plain = mint()
+    key.digest = digest(plain)
+    key.full_clean()
+    key.save(force_insert=True)
+    return plain
 
 
-def prefix_of(plain: str) -> str | None:
-    """Return the visible part of what looks like a key, None for anything else."""
-    prefix, _, secret = plain.removeprefix(START).partition("-")
-    well_formed = plain.startswith(START) and len(prefix) == _VISIBLE and len(secret) == _SECRET
-    return START + prefix if well_formed else None
+def rotate(key: ApiKey, *, overlap: timedelta) -> str:
+    """Give a key a new secret and return that. The one it had works for `overlap` more, any older one ends now.
 
-
-def plain_key(api_key_header: str, authorization_header: str) -> str:
-    """Return the key that a request's `x-api-key` or `Authorization: Bearer` carries, or ""."""
-    scheme, _, token = authorization_header.strip().partition(" ")
-    return api_key_header.strip() or (token.strip() if scheme.lower() == "bearer" else "")
-
-
-def create_key(*, name: str, organization: str = "default", scopes: list[str] | None = None) -> tuple[ApiKey, str]:
-    """Make a key in an organisation (made too, when new); return it and the plain key, which is kept nowhere."""
-    name, organization = _checked("key", name), _checked("organisation", organization)
-    owner, _ = Organization.objects.get_or_create(name=organization)
-    prefix = START + _random(_VISIBLE)
-    plain = f"{prefix}-{_random(_SECRET)}"
-    key = ApiKey.objects.create(
-        organization=owner, name=name, prefix=prefix, digest=digest(plain), scopes=scopes or default_scopes()
+    Raises `KeyIsOver`.
+    """
+    prefix, plain = mint()
+    until = timezone.now() + overlap if overlap else None
+    _update(
+        key,
+        prefix=prefix,
+        digest=digest(plain),
+        old_prefix=key.prefix if until else None,
+        old_digest=key.digest if until else "",
+        old_until=until,
     )
-    return key, plain
+    return plain
 
 
-def _checked(what: str, name: str) -> str:
-    name = name.strip()
-    if not 0 < len(name) <= NAME_LIMIT:
-        raise InvalidName(f"The name of the {what} needs 1 to {NAME_LIMIT} characters; this has {len(name)}.")
-    try:
-        one_line(name)
-    except ValidationError as error:
-        raise InvalidName(error.message) from None
-    return name
+def end_overlap(key: ApiKey) -> None:
+    """End the secret that a rotation left; the new one goes on. Raises `KeyIsOver`."""
+    _update(key, old_prefix=None, old_digest="", old_until=None)
+
+
+def revoke(key: ApiKey) -> None:
+    """End a key for good. Raises `KeyIsOver`."""
+    _update(key, revoked_at=timezone.now())
+
+
+def suspend(organization: Organization) -> None:
+    """Refuse all keys of an organisation, until it is resumed."""
+    organization.suspended_at = timezone.now()
+    organization.save(update_fields=["suspended_at"])
+
+
+def resume(organization: Organization) -> None:
+    """Let a suspended organisation's keys work again."""
+    organization.suspended_at = None
+    organization.save(update_fields=["suspended_at"])
 
 
 def find_key(plain: str) -> ApiKey | None:
@@ -84,15 +88,23 @@ def find_key(plain: str) -> ApiKey | None:
     return key if key and hmac.compare_digest(key.digest, digest(plain)) else None
 
 
-def find_caller(plain: str) -> Caller | None:
-    """Return who calls with `plain`, or None."""
-    return _caller(find_key(plain))
+def _update(key: ApiKey, **values: Any) -> None:
+    """Change a key that is still as we know it."""
+    changed = ApiKey.objects.filter(pk=key.pk, prefix=key.prefix, revoked_at=None).update(**values)
+    if not changed:
+        raise KeyIsOver(f"{key} is revoked, or was rotated by somebody else in the meantime.")
+    for name, value in values.items():
+        setattr(key, name, value)
+    announce(key.organization_id, key.pk)
 
 
-def find_caller_by_id(key_id: str) -> Caller | None:
-    """Return the caller behind an active key's id, or None."""
-    return _caller(ApiKey.objects.filter(pk=key_id, revoked_at=None).first())
-
-
-def _caller(key: ApiKey | None) -> Caller | None:
-    return Caller(key.id, key.organization_id, frozenset(key.scopes)) if key else None
+def _checked(field: str, what: str, name: str) -> str:
+    name = name.strip()
+    if not 0 < len(name) <= NAME_LIMIT:
+        complaint = f"The name of the {what} needs 1 to {NAME_LIMIT} characters; this has {len(name)}."
+        raise ValidationError({field: complaint})
+    try:
+        one_line(name)
+    except ValidationError as error:
+        raise ValidationError({field: error.message}) from None
+    return name

@@ -9,8 +9,10 @@ from django.core.exceptions import PermissionDenied as PagePermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views import defaults
 from rest_framework.exceptions import APIException
+from rest_framework.request import Request
 from rest_framework.response import Response
 
+from common.error_forms import anthropic_form, error_body
 from common.errors import (
     ApiError,
     AuthenticationFailed,
@@ -25,7 +27,7 @@ from common.errors import (
     UnsupportedMediaType,
 )
 from common.ids import new_id
-from common.middleware import HasMeta, request_id_of
+from common.middleware import request_id_of
 
 PAGES = ("/admin/", "/demo/", "/docs/")
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -42,7 +44,7 @@ def render_error(error: Exception, context: dict[str, Any]) -> Response | None:
     ours = _as_ours(error)
     if ours is None:
         return None
-    return Response(ours.body(request_id_of(context["request"])), status=ours.status, headers=ours.headers)
+    return Response(_body(context["request"], ours), status=ours.status, headers=ours.headers)
 
 
 def _as_ours(error: Exception) -> ApiError | None:
@@ -89,7 +91,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
     """Answer a path that nobody serves."""
     if _is_page(request.path):
         return defaults.page_not_found(request, exception)
-    return _json(request, NotFound(f"No such path: {request.method} {request.path}"))
+    return _json(request, NotFound(f"No such path: {request.method} {request.path}", code="unknown_url"))
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
@@ -102,13 +104,17 @@ def server_error(request: HttpRequest) -> HttpResponseBase:
 def unreadable() -> HttpResponse:
     """Answer what cannot be made a request of: its query is not UTF-8."""
     request_id = new_id("req")
-    body = InvalidRequest("The query of the URL is not UTF-8.").body(request_id)
-    return JsonResponse(body, status=400, headers={"request-id": request_id})
+    body = anthropic_form(InvalidRequest("The query of the URL is not UTF-8."), request_id)
+    return JsonResponse(body, status=400, headers={"request-id": request_id, "x-request-id": request_id})
 
 
 def _is_page(path: str) -> bool:
     return path.startswith(PAGES)
 
 
-def _json(request: HasMeta, error: ApiError) -> JsonResponse:
-    return JsonResponse(error.body(request_id_of(request)), status=error.status, headers=error.headers)
+def _json(request: HttpRequest, error: ApiError) -> JsonResponse:
+    return JsonResponse(_body(request, error), status=error.status, headers=error.headers)
+
+
+def _body(request: HttpRequest | Request, error: ApiError) -> dict[str, Any]:
+    return error_body(error, request_id_of(request), path=request.path, header=request.headers.get)

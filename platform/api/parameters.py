@@ -11,7 +11,8 @@ def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
     """Raise `InvalidRequest` for the first parameter that is not known."""
     for name in given:
         if name not in known:
-            raise InvalidRequest(f"{name}: no such query parameter; expected {' or '.join(sorted(known)) or 'none'}.")
+            expected = " or ".join(sorted(known)) or "none"
+            raise InvalidRequest(f"{name}: no such query parameter; expected {expected}.", code="unknown_parameter")
 
 
 def whole_number(name: str, text: str, *, least: int, most: int) -> int:

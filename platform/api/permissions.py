@@ -8,18 +8,17 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from accounts.terms import Scope
 from api.authentication import caller_of
-from common.errors import PermissionDenied
 
 
 class ScopePermission(BasePermission):
     """Let in keys that have a scope."""
 
-    scope: ClassVar[str]
+    scope: ClassVar[Scope]
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        if self.scope not in caller_of(request).scopes:
-            raise PermissionDenied(f"This key lacks the scope {self.scope}.")
+        caller_of(request).check(needs=self.scope)
         return True
 
 
@@ -27,3 +26,9 @@ class MaySeeUsage(ScopePermission):
     """Let in keys with the scope `usage`."""
 
     scope = "usage"
+
+
+class MayManageKeys(ScopePermission):
+    """Let in keys with the scope `admin`."""
+
+    scope = "admin"

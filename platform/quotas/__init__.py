@@ -1,1 +1,1 @@
-"""Limits of keys and organisations. So far none: every request is admitted."""
+"""Limits of keys and organisations: kept at admission, exact whatever dies."""

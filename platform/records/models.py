@@ -9,7 +9,7 @@ from inference.protocol.outcomes import OUTCOMES
 
 
 class RequestRecord(models.Model):
-    """One message, merged from the worker's settlement and the gateway's delivery, either of which may be missing.
+    """One message, merged from its worker's settlement and its readers' deliveries, any of which may be missing.
 
     Times are in ms. `outcome` is empty until the settlement is in.
     """
@@ -26,6 +26,7 @@ class RequestRecord(models.Model):
     # from the settlement
     outcome = models.CharField(max_length=20, blank=True, default="", choices=[(o, o) for o in OUTCOMES])
     output_tokens = models.PositiveIntegerField(default=0)
+    cached_tokens = models.PositiveIntegerField(default=0)  # of the input
     attempts = models.PositiveSmallIntegerField(default=0)
     worker = models.CharField(max_length=100, blank=True, default="")
     finished_at = models.DateTimeField(null=True)
@@ -33,15 +34,18 @@ class RequestRecord(models.Model):
     prefill_ms = models.FloatField(null=True)
     generation_ms = models.FloatField(null=True)
 
-    # from the delivery
+    # from the delivery of its first reader
     gateway = models.CharField(max_length=100, blank=True, default="")
     streamed = models.BooleanField(null=True)
     ttft_ms = models.FloatField(null=True)
     stream_ms = models.FloatField(null=True)
     tbt_p99_ms = models.FloatField(null=True)
     total_ms = models.FloatField(null=True)
-    bytes_sent = models.PositiveBigIntegerField(null=True)
     stages = models.JSONField(default=dict)
+    # from those of all its readers
+    bytes_sent = models.PositiveBigIntegerField(null=True)
+    resumes = models.PositiveIntegerField(default=0)
+    readers = models.JSONField(default=dict)  # request id -> [ms late, bytes sent, 1 if it resumed, else 0]
 
     class Meta:
         ordering = ("-created_at", "-id")

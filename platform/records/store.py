@@ -32,11 +32,11 @@ _REFUSALS = (DataError, IntegrityError, ValidationError, ValueError, TypeError, 
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
 _SETTLEMENT_FIELDS = (
-    "outcome", "output_tokens", "attempts", "worker", "finished_at", "queue_ms", "prefill_ms", "generation_ms",
+    "outcome", "output_tokens", "cached_tokens", "attempts", "worker", "finished_at", "queue_ms", "prefill_ms",
+    "generation_ms",
 )  # fmt: skip
-_DELIVERY_FIELDS = (
-    "gateway", "streamed", "ttft_ms", "stream_ms", "tbt_p99_ms", "total_ms", "bytes_sent", "stages",
-)  # fmt: skip
+_FIRST_READER_FIELDS = ("gateway", "streamed", "ttft_ms", "stream_ms", "tbt_p99_ms", "total_ms", "stages")
+_READERS_FIELDS = ("bytes_sent", "resumes", "readers")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 logger = logging.getLogger(__name__)
@@ -120,21 +120,53 @@ def _set_aside(client: redis.Redis, arrivals: Iterable[Arrival]) -> None:
 
 
 def merge(reports: Sequence[Report]) -> None:
-    """Insert the reports' rows, or update their half of rows that are there; all or none."""
+    """Insert the reports' rows, or update their part of rows that are there; all or none.
+
+    The order does not count, nor does how often a report comes.
+    """
+    settlements = {report.id: report for report in reports if isinstance(report, Settlement)}
+    deliveries = [report for report in reports if isinstance(report, Delivery)]
     with transaction.atomic():
-        for kind, own_fields in ((Settlement, _SETTLEMENT_FIELDS), (Delivery, _DELIVERY_FIELDS)):
-            rows = {report.id: _row(report, own_fields) for report in reports if isinstance(report, kind)}
-            if rows:
-                RequestRecord.objects.bulk_create(
-                    [rows[name] for name in sorted(rows)],  # in one order, so that two at once cannot deadlock
-                    update_conflicts=True, unique_fields=["id"], update_fields=own_fields,
-                )  # fmt: skip
+        if settlements:
+            _write([_settled(report) for report in settlements.values()], _SETTLEMENT_FIELDS)
+        if deliveries:
+            _merge_deliveries(deliveries)
 
 
-def _row(report: Report, own_fields: Iterable[str]) -> RequestRecord:
-    values: dict[str, Any] = {name: getattr(report, name) for name in own_fields}
-    if isinstance(report, Settlement):
-        values["finished_at"] = _time(report.finished_at)
+def _write(rows: Iterable[RequestRecord], fields: Sequence[str]) -> None:
+    RequestRecord.objects.bulk_create(
+        sorted(rows, key=lambda row: row.id),  # in one order, so that two at once cannot deadlock
+        update_conflicts=True, unique_fields=["id"], update_fields=fields,
+    )  # fmt: skip
+
+
+def _settled(report: Settlement) -> RequestRecord:
+    values: dict[str, Any] = {name: getattr(report, name) for name in _SETTLEMENT_FIELDS}
+    return _row(report, **values | {"finished_at": _time(report.finished_at)})
+
+
+def _merge_deliveries(deliveries: Sequence[Delivery]) -> None:
+    rows = {report.id: _row(report) for report in deliveries}
+    _write(
+        rows.values(), ("model",)
+    )  # changes nothing, but makes a row or holds it: two at once must not lose a reader
+    held = RequestRecord.objects.in_bulk(rows)
+    for report in deliveries:
+        _add_reader(held[report.id], report)
+    _write(held.values(), (*_FIRST_READER_FIELDS, *_READERS_FIELDS))
+
+
+def _add_reader(row: RequestRecord, report: Delivery) -> None:
+    """Add a reader to its row: bytes and resumes add up, the times are those of whoever came first."""
+    row.readers[report.reader] = [float(report.late_ms), int(report.bytes_sent), int(report.resumed)]
+    if report.reader == min(row.readers, key=lambda reader: (row.readers[reader][0], reader)):
+        for name in _FIRST_READER_FIELDS:
+            setattr(row, name, getattr(report, name))
+    row.bytes_sent = sum(size for _, size, _ in row.readers.values())
+    row.resumes = sum(resumed for *_, resumed in row.readers.values())
+
+
+def _row(report: Report, **values: Any) -> RequestRecord:
     return RequestRecord(
         id=report.id,
         organization_id=report.organization,

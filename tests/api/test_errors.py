@@ -76,3 +76,12 @@ def test_a_fault_is_in_the_log_under_its_id(client: Client, alice: Tenant, caplo
     assert "broken" not in r.json()["error"]["message"]
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert record.__dict__["tail"] == f" [{r.json()['request_id']}]"
+
+
+@pytest.mark.parametrize("openai", [True, False])
+def test_a_path_that_nobody_serves(client: Client, openai: bool) -> None:
+    r = client.get("/v1/chat/other" if openai else "/v1/other")
+    assert r.status_code == 404
+    assert r.json()["error"]["type"] == "not_found_error"
+    assert r.json()["error"].get("code") == ("unknown_url" if openai else None)
+    assert r.headers["x-request-id"].startswith("req_")

@@ -20,6 +20,7 @@ def test_it_works(client: Client, alice: Tenant) -> None:
     r = client.get("/v1/requests", headers=alice.headers)
     (row,) = r.json()["results"]
     assert (row["id"], row["outcome"], row["output_tokens"], row["tpot_ms"]) == ("msg_1", "end_turn", 5, 20.0)
+    assert (row["bytes_sent"], row["resumes"]) == (None, 0)
     assert r.json()["next"] is None
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
+from typing import Any
 
 import pytest
 import redis
@@ -35,8 +38,8 @@ def settlement(alice: Tenant) -> Settlement:
 def delivery(settlement: Settlement) -> Delivery:
     return Delivery(
         id="msg_1", organization=settlement.organization, key=settlement.key, model="m", created_at=1.0,
-        input_tokens=3, gateway="g", streamed=True, ttft_ms=30.0, stream_ms=80.0, tbt_p99_ms=25.0, total_ms=120.0,
-        bytes_sent=999, stages={"auth_ms": 0.1},
+        input_tokens=3, reader="req_1", gateway="g", streamed=True, ttft_ms=30.0, stream_ms=80.0, tbt_p99_ms=25.0,
+        total_ms=120.0, bytes_sent=999, stages={"auth_ms": 0.1},
     )  # fmt: skip
 
 
@@ -104,8 +107,9 @@ def test_both_halves_are_committed_at_once(store: redis.Redis, settlement: Settl
     store.xadd(keys.DELIVERIES, {"r": delivery.encode()})
     with CaptureQueriesContext(connection) as queries:
         store_reports(store)
-    kinds = [query["sql"].split()[0] for query in queries.captured_queries]
-    assert kinds == ["SAVEPOINT", "INSERT", "INSERT", "RELEASE"]
+    first, *kinds, last = [query["sql"].split()[0] for query in queries.captured_queries]
+    assert (first, last) == ("SAVEPOINT", "RELEASE")
+    assert kinds == ["INSERT", "INSERT", "SELECT", "INSERT"], "no transaction within"
 
 
 def test_settlements_wait_for_the_deliveries_of_their_time(
@@ -182,3 +186,51 @@ def test_nothing_is_set_aside_while_the_database_is_away(
     with pytest.raises(DatabaseError, match="away"):
         store_reports(store)
     assert (store.xlen(keys.settlements("m")), store.xlen(keys.DELIVERIES), store.xlen(BAD_REPORTS)) == (2, 1, 0)
+
+
+class TestReaders:
+    """A message may have many readers: each tells of itself."""
+
+    @pytest.fixture
+    def readers(self, delivery: Delivery) -> list[Delivery]:
+        """The first one left early; the next went on where it had been; the third only looked at what had been said."""
+        gone = replace(delivery, ttft_ms=30.0, stream_ms=None, total_ms=60.0, bytes_sent=400)
+        nothing = replace(delivery, ttft_ms=None, stream_ms=None, tbt_p99_ms=None)
+        resumed = replace(nothing, reader="req_0", late_ms=70.0, resumed=True, total_ms=150.0, bytes_sent=600)
+        replay = replace(nothing, reader="req_2", late_ms=9000.0, total_ms=9010.0, bytes_sent=1000, gateway="h")
+        return [gone, resumed, replay]
+
+    def summary(self) -> tuple[Any, ...]:
+        r = RequestRecord.objects.get()
+        return r.ttft_ms, r.stream_ms, r.total_ms, r.gateway, r.bytes_sent, r.resumes, r.outcome
+
+    def test_it_works(self, settlement: Settlement, readers: list[Delivery]) -> None:
+        merge([settlement, *readers])
+        assert self.summary() == (30.0, None, 60.0, "g", 2000, 1, "max_tokens")
+
+    @pytest.mark.parametrize("order", list(permutations(range(3))))
+    def test_any_order_and_any_number_of_times_is_the_same(
+        self, settlement: Settlement, readers: list[Delivery], order: tuple[int, ...]
+    ) -> None:
+        for i in order:
+            merge([readers[i], readers[order[0]]])
+        merge([settlement])
+        merge(readers)
+        assert self.summary() == (30.0, None, 60.0, "g", 2000, 1, "max_tokens")
+
+    def test_one_of_an_older_gateway_is_a_reader_too(self, delivery: Delivery) -> None:
+        body = json.loads(delivery.encode())
+        for name in ("reader", "late_ms", "resumed"):
+            del body[name]
+        merge([Delivery.decode(json.dumps(body))])
+        assert RequestRecord.objects.get().bytes_sent == 999
+
+    @pytest.mark.parametrize("bad", [{"input_tokens": -1}, {"late_ms": "x"}, {"bytes_sent": 2**80}])
+    def test_one_that_is_refused_does_not_hold_up_the_others(
+        self, store: redis.Redis, readers: list[Delivery], bad: dict[str, object]
+    ) -> None:
+        for reader in (readers[0], replace(readers[1], id="msg_0"), replace(readers[2], id="msg_0", **bad)):  # type: ignore[arg-type]
+            store.xadd(keys.DELIVERIES, {"r": reader.encode()})
+        assert store_reports(store) == 3
+        assert set(RequestRecord.objects.values_list("id", "bytes_sent")) == {("msg_1", 400), ("msg_0", 600)}
+        assert store.xlen(BAD_REPORTS) == 1
