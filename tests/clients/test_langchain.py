@@ -5,7 +5,9 @@ from __future__ import annotations
 import anthropic
 import pytest
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.tools import tool
 
 from tests.clients.conftest import SAID, SAY
 from tests.e2e.conftest import Product
@@ -60,6 +62,26 @@ def test_chunks_add_up(chat: ChatAnthropic) -> None:
 
 async def test_asynchronous_chunks(chat: ChatAnthropic) -> None:
     assert "".join([chunk.text async for chunk in chat.astream(SAY)]) == SAID
+
+
+@tool
+def get_weather(city: str, days: int) -> str:
+    """Tell the weather of a city."""
+    return f"{days} days of sun in {city}."
+
+
+def test_tools(chat: ChatAnthropic) -> None:
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}\n</tool_call>'
+    bound = chat.bind_tools([get_weather])
+    answer = bound.invoke(f"SLUICE-SAY: I look.\n{call}")
+    assert isinstance(answer, AIMessage)
+    (made,) = answer.tool_calls
+    assert (made["name"], made["args"]) == ("get_weather", {"city": "Paris", "days": 2})
+    chunks = [chunk for chunk in bound.stream(f"SLUICE-SAY: I look.\n{call}") if isinstance(chunk, AIMessageChunk)]
+    whole = add_ai_message_chunks(*chunks)
+    assert [made["args"] for made in whole.tool_calls] == [{"city": "Paris", "days": 2}]
+    result = ToolMessage("SLUICE-SAY: Take a hat.", tool_call_id=made["id"])
+    assert bound.invoke([HumanMessage("Weather?"), answer, result]).text == "Take a hat."
 
 
 def test_errors_are_the_clients(product: Product, key: str) -> None:

@@ -96,6 +96,8 @@ def test_errors_have_their_classes(client: openai.OpenAI, streamed: bool) -> Non
         stranger.chat.completions.create(model="default", messages=QUESTION, stream=streamed)
     kinds = [caught.value.type for caught in (bad, missing, unknown)]
     assert kinds == ["invalid_request_error", "not_found_error", "authentication_error"]
+    codes = [(caught.value.param, caught.value.code) for caught in (bad, missing, unknown)]
+    assert codes == [("temperature", "invalid_value"), ("model", "model_not_found"), (None, "invalid_api_key")]
 
 
 def test_what_cannot_be_served_is_named(client: openai.OpenAI) -> None:

@@ -150,3 +150,68 @@ def test_a_conflict_is_not_tried_again(product: Product, key: str) -> None:
                     extra_headers={"idempotency-key": "the-same"},
                 )
     assert attempts.statuses == [200, 409]
+
+
+@pytest.fixture(scope="module")
+def lone() -> Iterator[Product]:
+    """One gateway, with three seconds to drain in."""
+    product = Product(("--engine", "simulated"), {"SLUICE_DRAIN_S": "3", "SLUICE_SIM_TPOT_MS": "5"}).start()
+    yield product
+    assert product.stop() == 0, product.log[-4000:]
+
+
+@pytest.fixture(scope="module")
+def lone_key(lone: Product) -> str:
+    return lone.manage("createkey", "lone")
+
+
+@pytest.fixture
+def stopping(lone: Product, lone_key: str) -> Iterator[None]:
+    """Has the gateway drain, with a stream open: 503, then nobody, then the next gateway."""
+    (gateway,) = lone.processes("manage.py gateway")
+    body = a_body(max_tokens=4000, stream=True)
+    with httpx.stream("POST", lone.url + "/v1/messages", json=body, headers={"x-api-key": lone_key}) as response:
+        lines = response.iter_lines()  # kept: without it the stream would be closed
+        next(lines)
+        os.kill(gateway, signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        while httpx.get(lone.url + "/readyz").status_code != 503 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+    deadline = time.monotonic() + 30
+    while not lone.ready() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def test_anthropics_client_waits_for_the_next_gateway(lone: Product, lone_key: str, stopping: None) -> None:
+    attempts = Attempts()
+    with an_anthropic(lone, lone_key, attempts, 12) as client:
+        message = client.messages.create(model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}])
+    assert message.usage.output_tokens == 4
+    assert attempts.statuses[0] == 503
+    assert attempts.statuses[-1] == 200
+
+
+def test_openais_client_waits_for_the_next_gateway(lone: Product, lone_key: str, stopping: None) -> None:
+    attempts = Attempts()
+    http = openai.DefaultHttpxClient(event_hooks={"response": [attempts]})
+    with openai.OpenAI(api_key=lone_key, base_url=lone.url + "/v1", max_retries=12, http_client=http) as client:
+        completion = client.chat.completions.create(
+            model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}]
+        )
+    assert completion.choices[0].finish_reason == "length"
+    assert attempts.statuses[0] == 503
+    assert attempts.statuses[-1] == 200
+
+
+def test_who_does_not_wait_gets_their_errors(lone: Product, lone_key: str, stopping: None) -> None:
+    with an_anthropic(lone, lone_key, Attempts(), 0) as client, pytest.raises(anthropic.InternalServerError) as one:
+        client.messages.create(model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}])
+    assert (one.value.status_code, one.value.type) == (503, "api_error")
+    assert float(one.value.response.headers["retry-after"]) > 0
+    with (
+        openai.OpenAI(api_key=lone_key, base_url=lone.url + "/v1", max_retries=0) as client,
+        pytest.raises(openai.InternalServerError) as other,
+    ):
+        client.chat.completions.create(model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}])
+    assert other.value.status_code == 503

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.conftest import Event, Product, a_body, events_of, stream
+from tests.e2e.conftest import Event, Product, a_body, events_of, records_of, stream
 
 pytestmark = pytest.mark.e2e
 
@@ -39,6 +39,20 @@ def follow(product: Product, key: str, message_id: str, got: list[Event]) -> Non
 
 def logged(events: list[Event]) -> list[tuple[str | None, dict[str, Any]]]:
     return [(event.id, event.data) for event in events if event.id]
+
+
+def test_a_detached_stream_has_its_readers_in_its_record(simulated: Product) -> None:
+    key = simulated.manage("createkey", "readers", "--org", "readers")
+    message_id = detached(simulated, key, max_tokens=100)
+    sizes = []
+    for headers in ({}, {"last-event-id": "50"}):
+        r = httpx.get(f"{simulated.url}/v1/streams/{message_id}", headers={"x-api-key": key} | headers, timeout=30)
+        sizes.append(len(r.content))
+    deadline = time.monotonic() + 10
+    while (row := records_of(simulated, key, 1)[0])["bytes_sent"] != sum(sizes) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (row["id"], row["resumes"], row["bytes_sent"]) == (message_id, 1, sum(sizes))
+    assert 0 < row["ttft_ms"] < row["total_ms"]
 
 
 def test_killed_gateways_lose_nothing(simulated: Product, simulated_key: str) -> None:
