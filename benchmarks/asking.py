@@ -18,6 +18,7 @@ from config.loadtest.results import percentile
 from config.loadtest.trace import Trace
 
 TIMEOUT_S = 600.0
+SETTLE_S = 2.0  # before a load: a side that has just worked may wait for more without sleeping
 
 
 @dataclass(kw_only=True)
@@ -50,6 +51,11 @@ class Felt:
     def tbt_ms(self, q: float) -> float:
         return _quantile(chain.from_iterable(trace.gaps for trace in self.measured), q)
 
+    def add(self, other: Felt) -> None:
+        self.traces += other.traces
+        self.wall_s += other.wall_s
+        self.foreign_s += other.foreign_s
+
     @property
     def errors(self) -> dict[str, int]:
         return dict(Counter(trace.error for trace in self.traces if trace.error))
@@ -62,6 +68,7 @@ def _quantile(seconds: Iterable[float], q: float) -> float:
 
 def ask(side: Side, bodies: Iterable[bytes], concurrency: int, felt: Felt) -> None:
     """Send all bodies, so many at once, each client asking again as soon as it was answered."""
+    time.sleep(SETTLE_S)
     busy, own, begun = busy_s(), _own_cpu(side), time.perf_counter()
     asyncio.run(_closed_loop(side, iter(bodies), concurrency, felt.traces))
     felt.wall_s += time.perf_counter() - begun

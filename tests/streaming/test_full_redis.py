@@ -33,5 +33,5 @@ async def test_new_work_is_refused_and_nothing_stays(
     assert float(r.headers["retry-after"]) > 0
     if path == "/v1/messages":
         assert r.json()["error"]["type"] == "overloaded_error"
-    assert not list(store.scan_iter(keys.log("*").replace("{", "?").replace("}", "?")))
+    assert not list(store.scan_iter(keys.log("*")))
     assert (await (await ask("POST", path, a_body(), **headers)).whole()).status in (200, 202)

@@ -18,6 +18,7 @@ from streaming.asgi import Scope
 from streaming.gateway import Gateway
 from tests.quotas.tools import Books
 from tests.streaming.conftest import CALLER, Ask, Response, a_body
+from tests.streaming.test_full_redis import full
 
 Limit = Callable[[Quota], None]
 
@@ -132,6 +133,12 @@ class TestGivenBack:
                 assert (await posted(ask)).status == 529
         assert (books.held(), books.spent()) == (set(), {})
         assert (await posted(ask)).headers["anthropic-ratelimit-requests-remaining"] == "99"
+
+    async def test_redis_is_full(self, ask: Ask, books: Books, store: redis.Redis) -> None:
+        with full(store):
+            assert (await posted(ask)).status == 529
+        assert (books.held(), books.spent()) == (set(), {})
+        assert (await posted(ask)).status == 200
 
     async def test_something_fails(
         self, ask: Ask, gateway: Gateway, books: Books, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,9 @@ from transformers import LlamaForCausalLM
 
 from inference.engines.base import EngineStats, FinishReason
 from inference.engines.transformers import TransformersEngine
+from inference.engines.transformers.kv_blocks import BlockPool
 from inference.engines.transformers.runner import ModelRunner
+from inference.engines.transformers.scheduler import Scheduler
 from inference.engines.transformers.sequence import Chunk, Sequence
 from inference.protocol.requests import Sampling
 from tests.inference.engines.transformers.tools import (
@@ -259,3 +261,35 @@ def test_two_engines_share_nothing(models: Path) -> None:
         other.step()
 
     assert answers.tokens == alone
+
+
+class SlowRunner:
+    """Takes so long for a token, on a clock of its own."""
+
+    vocab_size = VOCAB_SIZE
+
+    def __init__(self, token_s: float) -> None:
+        self.now, self.seconds, self._token_s = 0.0, list[float](), token_s
+
+    def run(self, chunks: list[Chunk]) -> list[tuple[Sequence, int | None]]:
+        seconds = 0.01 + self._token_s * sum(chunk.num_tokens for chunk in chunks)
+        self.now += seconds
+        self.seconds.append(seconds)
+        return [(chunk.sequence, 1) for chunk in chunks if chunk.is_last]
+
+
+@pytest.mark.parametrize("token_s", [0.00001, 0.001, 0.07])
+def test_no_step_takes_as_long_as_a_lease_however_slow_the_model(token_s: float) -> None:
+    lease_s = 10.0
+    runner = SlowRunner(token_s)
+    scheduler = Scheduler(
+        BlockPool(256, 16), max_batch=8, max_batch_tokens=512, longest_step_s=lease_s / 4, clock=lambda: runner.now
+    )
+    engine = TransformersEngine(runner, scheduler, context_length=4096, end_ids=frozenset(), clock=lambda: runner.now)
+    engine.warm_up()
+    assert runner.now < 3 * lease_s, "nor does the warm-up take long"
+
+    run(engine, request("a", 2000, 8))
+
+    assert max(runner.seconds) < lease_s
+    assert token_s > 0.01 or max(runner.seconds) == pytest.approx(0.01 + token_s * 512), "what is fast takes it whole"

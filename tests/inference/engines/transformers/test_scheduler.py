@@ -324,15 +324,13 @@ def test_who_waited_for_a_prefix_computes_it_when_the_other_goes(gone: str) -> N
 )
 def test_everyone_ends(sizes: list[tuple[int, int, Priority, int]], num_blocks: int, max_batch: int) -> None:
     scheduler = scheduler_of(num_blocks, max_batch=max_batch)
-    coming = list(enumerate(sizes))
+    coming, pause = list(enumerate(sizes)), 0
 
     for _ in range(5000):
-        while coming and (coming[0][1][3] == 0 or not (scheduler.running or scheduler.waiting)):
-            index, (num_prompt, max_tokens, priority, _) = coming.pop(0)
+        while coming and (pause == 0 or not (scheduler.running or scheduler.waiting)):
+            index, (num_prompt, max_tokens, priority, pause) = coming.pop(0)
             add(scheduler, str(index), num_prompt, max_tokens, priority=priority)
-        if coming:
-            index, (*fields, steps) = coming[0]
-            coming[0] = index, (*fields, steps - 1)
+        pause = max(0, pause - 1)
         if not (scheduler.running or scheduler.waiting):
             break
         first = first_of(scheduler)
