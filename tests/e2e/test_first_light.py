@@ -41,7 +41,7 @@ def test_eight_at_once_are_one_batch(real: Product, real_key: str) -> None:
     results: list[list[float]] = []
 
     def one() -> None:
-        events = stream(real, real_key, a_body(max_tokens=40))
+        events = stream(real, real_key, a_body(max_tokens=300))
         results.append([e.at for e in events if e.type == "content_block_delta"])
 
     threads = [threading.Thread(target=one) for _ in range(8)]
