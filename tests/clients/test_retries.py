@@ -215,3 +215,44 @@ def test_who_does_not_wait_gets_their_errors(lone: Product, lone_key: str, stopp
     ):
         client.chat.completions.create(model="default", max_tokens=4, messages=[{"role": "user", "content": "Hi."}])
     assert other.value.status_code == 503
+
+
+def busy_key(product: Product, name: str) -> str:
+    """A key whose only stream is taken for a second or two."""
+    key = product.manage("createkey", name, "--org", name, "--max-streams", "1")
+    r = httpx.post(product.url + "/v1/streams", json=a_body(max_tokens=250), headers={"x-api-key": key})
+    assert r.status_code == 202
+    return key
+
+
+def test_anthropics_client_waits_for_its_limit(narrow: Product) -> None:
+    attempts = Attempts()
+    with an_anthropic(narrow, busy_key(narrow, "limited-a"), attempts, max_retries=8) as client:
+        message = client.messages.create(model="default", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
+    assert message.usage.output_tokens == 1
+    assert attempts.statuses[0] == 429
+    assert attempts.statuses[-1] == 200
+
+
+def test_anthropics_client_raises_its_error_of_limits(narrow: Product) -> None:
+    with (
+        an_anthropic(narrow, busy_key(narrow, "limited-b"), Attempts(), max_retries=0) as client,
+        pytest.raises(anthropic.RateLimitError) as caught,
+    ):
+        client.messages.create(model="default", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+    assert "stream" in str(caught.value)
+
+
+def test_openais_client_waits_for_its_limit(narrow: Product) -> None:
+    attempts = Attempts()
+    http = openai.DefaultHttpxClient(event_hooks={"response": [attempts]})
+    key = busy_key(narrow, "limited-c")
+    with openai.OpenAI(api_key=key, base_url=narrow.url + "/v1", max_retries=8, http_client=http) as client:
+        answer = client.chat.completions.create(
+            model="default", max_tokens=1, messages=[{"role": "user", "content": "Hi"}]
+        )
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 1
+    assert attempts.statuses[0] == 429
+    assert attempts.statuses[-1] == 200
