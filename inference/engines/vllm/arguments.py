@@ -19,8 +19,9 @@ def prepare_environment(settings: Settings) -> None:
         VLLM_CONFIGURE_LOGGING="0",  # its lines join ours
         VLLM_USE_V2_MODEL_RUNNER="0",  # the newer one has another interface for what draws the tokens
         VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS="1",  # what they would still do is of no use to anybody
-        VLLM_CACHE_ROOT=str(settings.models_path / CACHE),
     )
+    if os.access(settings.models_path, os.W_OK):
+        os.environ["VLLM_CACHE_ROOT"] = str(settings.models_path / CACHE)
 
 
 def arguments_of(settings: Settings) -> dict[str, Any]:

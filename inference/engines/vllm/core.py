@@ -26,6 +26,7 @@ from inference.protocol.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+LARGEST_BLOCK = 128  # tokens; which it is to be, vLLM decides later
 WORDS_OF_OOM = ("out of memory", "OutOfMemoryError")  # of a worker process: its error comes as text
 
 
@@ -104,6 +105,8 @@ class VllmCore:
         names = [self._name_of(request.request_id) for request in self._scheduler.running]
         logger.error("A step with %d sequences failed.", len(names), exc_info=error)
         self._engine.abort_request(names)
+        if not self._engine.reset_prefix_cache():  # it holds what was to be computed as if it had been
+            raise error
         if out_of_memory:
             give_memory_back()
         raise StepFailed(names, out_of_memory=out_of_memory)
@@ -133,5 +136,5 @@ def _cache_bytes(config: VllmConfig, num_tokens: int) -> int:
     """Return what so many tokens take on each device, and the one block that vLLM keeps for itself."""
     model, parallel = config.model_config, config.parallel_config
     numbers = 2 * model.get_num_layers(parallel) * model.get_num_kv_heads(parallel) * model.get_head_size()
-    blocks = -(-num_tokens // config.cache_config.block_size) + 1
-    return int(blocks * config.cache_config.block_size * numbers * model.dtype.itemsize)
+    blocks = -(-num_tokens // LARGEST_BLOCK) + 1
+    return int(blocks * LARGEST_BLOCK * numbers * model.dtype.itemsize)

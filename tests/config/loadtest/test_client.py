@@ -6,6 +6,7 @@ import pytest
 
 from config.loadtest.client import Server, body_of, converse
 from config.loadtest.trace import Behaviour, Trace
+from config.loadtest.wire import Delta, Event
 from tests.config.loadtest.server import (
     HEAD,
     LAST_CHUNK,
@@ -60,6 +61,21 @@ async def test_it_tells_errors_apart(script: list[Step], error: str) -> None:
         trace = await ask(tiny, timeout_s=0.3)
 
     assert (trace.error, trace.done) == (error, False)
+
+
+async def test_it_reads_another_form_of_events() -> None:
+    def decode(data: bytes) -> Event:
+        if data == b"[DONE]":
+            return Event(type="message_stop")
+        return Event(type="content_block_delta", delta=Delta(text=data.decode()))
+
+    trace = Trace()
+    script: list[Step] = [HEAD, b"9\r\ndata: x\n\n\r\n", b"e\r\ndata: [DONE]\n\n\r\n", LAST_CHUNK]
+    async with serving(lambda _: script) as tiny:
+        server = Server.at(tiny.url, "sk-test", path="/v1/chat/completions", decode=decode)
+        await converse(server, BODY, trace, timeout_s=5)
+
+    assert (trace.error, trace.done, trace.deltas) == ("", True, 1)
 
 
 async def test_nobody_there() -> None:

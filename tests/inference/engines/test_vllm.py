@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from inference.engines import create_engine
 from inference.engines.base import EngineError, EngineRequest, EngineStats, StepOutput
 from inference.engines.vllm import VllmEngine
-from inference.engines.vllm.arguments import arguments_of, check_device
+from inference.engines.vllm.arguments import arguments_of, check_device, prepare_environment
 from inference.engines.vllm.engine import CoreOutput, CoreRequest, StepFailed
 from inference.protocol.requests import Grammar, Sampling
 from inference.protocol.settings import SettingError, load
@@ -197,6 +199,13 @@ def test_the_settings_become_its_arguments() -> None:
     assert (arguments["max_num_seqs"], arguments["max_num_batched_tokens"]) == (32, 32)
     assert arguments["load_format"] == "safetensors"
     assert arguments_of(load({}))["distributed_executor_backend"] is None
+
+
+def test_it_tells_nobody_and_keeps_its_cache_beside_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    prepare_environment(load({"SLUICE_MODELS": str(tmp_path)}))
+    assert os.environ["VLLM_NO_USAGE_STATS"] == "1"
+    assert os.environ["VLLM_CACHE_ROOT"] == str(tmp_path / ".vllm")
 
 
 @pytest.mark.parametrize("variable", ["SLUICE_KERNELS=native", "SLUICE_QUANTIZE=int8"])

@@ -33,6 +33,7 @@ pytestmark = [
 ]
 
 QUESTION = "<|im_start|>user\nWrite a short story about a lighthouse keeper.<|im_end|>\n<|im_start|>assistant\n"
+LONG = "Once upon a time there was a keeper. " * 40
 WARM = Sampling(temperature=0.8, top_p=0.95, seed=7)
 
 
@@ -223,7 +224,7 @@ def test_a_cancelled_request_says_no_more(engine: VllmEngine, words: Tokenizer) 
 
 
 def test_a_prefix_is_shared_within_an_organization(engine: VllmEngine, words: Tokenizer) -> None:
-    prompt = ids(words, "Once upon a time there was a keeper. " * 40)
+    prompt = ids(words, LONG)
 
     def cached(salt: str) -> int:
         return run(engine, asked(words, prompt_ids=prompt, max_tokens=2, salt=salt))["a"][0].cached_tokens
@@ -257,12 +258,13 @@ def test_a_failed_step_ends_what_it_was_for(
     def fail(*args: object, **options: object) -> None:
         raise error
 
-    whole = tokens(run(engine, asked(words))["a"])
-    engine.submit(asked(words, "b"))
-    engine.step()
+    prompt = ids(words, LONG)
+    whole = tokens(run(engine, asked(words, prompt_ids=prompt, salt="org_1"))["a"])
     executor = engine._core._engine.engine_core.engine_core.model_executor  # type: ignore[attr-defined]
+    engine.submit(asked(words, "b", prompt_ids=prompt, salt="org_2"))
     with monkeypatch.context() as patch:
         patch.setattr(executor, "execute_model", fail)
         assert [(output.id, output.finish) for output in engine.step()] == [("b", finish)]
     assert (engine.stats().running, engine.stats().kv_tokens_used) == (0, 0)
-    assert tokens(run(engine, asked(words))["a"]) == whole
+    outputs = run(engine, asked(words, prompt_ids=prompt, salt="org_2"))["a"]
+    assert (outputs[0].cached_tokens, tokens(outputs)) == (0, whole), "what was never computed is in no cache"
