@@ -36,6 +36,19 @@ class EngineRequest:
     text: str = ""
 
 
+def problem_of(request: EngineRequest, *, context_length: int, vocab_size: int) -> str:
+    """Say why no engine of this size can take a request, "" when one can."""
+    wanted = len(request.prompt_ids) + request.max_tokens
+    if not request.prompt_ids:
+        return "The prompt is empty."
+    if wanted > context_length:
+        return f"Prompt and max_tokens come to {wanted} tokens; the model takes {context_length}."
+    ids = (*request.prompt_ids, *request.generated_ids)
+    if min(ids) < 0 or max(ids) >= vocab_size:
+        return "A token id is outside the model's vocabulary."  # on a GPU it would take all others down with it
+    return request.sampling.problem
+
+
 @dataclass(frozen=True, slots=True)
 class StepOutput:
     """What one step gave a request: new token ids (the end-of-text token is not among them), and why it ended.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from inference.engines.base import EngineRequest, EngineStats, FinishReason, StepOutput
+from inference.engines.base import EngineRequest, EngineStats, FinishReason, StepOutput, problem_of
 from inference.engines.transformers.bringing_up import bring_up
 from inference.engines.transformers.device import give_memory_back, is_out_of_memory, resolve_device
 from inference.engines.transformers.guidance import GrammarError, Guidance, Guide
@@ -164,17 +164,9 @@ class TransformersEngine:
         )
 
     def _problem(self, request: EngineRequest) -> str:
-        wanted = len(request.prompt_ids) + request.max_tokens
-        if not request.prompt_ids:
-            return "The prompt is empty."
-        if wanted > self.context_length:
-            return f"Prompt and max_tokens come to {wanted} tokens; the model takes {self.context_length}."
-        ids = (*request.prompt_ids, *request.generated_ids)
-        if min(ids) < 0 or max(ids) >= self._runner.vocab_size:
-            return "A token id is outside the model's vocabulary."  # on a GPU it would take all others down with it
         if request.grammar and request.grammar.required and not self._guidance:
             return "This engine has no tokenizer to follow a grammar with."
-        return request.sampling.problem
+        return problem_of(request, context_length=self.context_length, vocab_size=self._runner.vocab_size)
 
     def _begin_guided(self) -> None:
         """Let those run whose grammar is compiled, and end those whose grammar cannot be."""

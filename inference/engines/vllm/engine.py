@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from inference.engines.base import EngineError, EngineRequest, EngineStats, FinishReason, StepOutput
+from inference.engines.base import EngineError, EngineRequest, EngineStats, FinishReason, StepOutput, problem_of
 from inference.engines.vllm.arguments import prepare_environment
 from inference.protocol.outcomes import PRIORITY_HEAD_START_S
 from inference.protocol.requests import Sampling
@@ -122,17 +122,9 @@ class VllmEngine:
         return self._core.stats()
 
     def _problem(self, request: EngineRequest) -> str:
-        wanted = len(request.prompt_ids) + request.max_tokens
-        if not request.prompt_ids:
-            return "The prompt is empty."
-        if wanted > self.context_length:
-            return f"Prompt and max_tokens come to {wanted} tokens; the model takes {self.context_length}."
-        ids = (*request.prompt_ids, *request.generated_ids)
-        if min(ids) < 0 or max(ids) >= self._core.vocab_size:
-            return "A token id is outside the model's vocabulary."
         if request.grammar and request.grammar.required:
             return "The vllm engine cannot hold an answer to a grammar: no forced tools, no structured output."
-        return request.sampling.problem
+        return problem_of(request, context_length=self.context_length, vocab_size=self._core.vocab_size)
 
     def _core_request(self, request: EngineRequest) -> CoreRequest:
         return CoreRequest(
