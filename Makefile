@@ -14,10 +14,10 @@ NODE := tests/clients/node
 NPM_INSTALLED := $(NODE)/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help venv model run test test-clients test-vllm lint format clean
+.PHONY: help venv model run test test-postgres test-clients test-vllm lint format clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-12s %s\n' "$$name" "$$about"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-14s %s\n' "$$name" "$$about"; done
 
 venv: $(INSTALLED)  ## the virtual environment, with pinned versions (PYTHON= chooses the interpreter)
 
@@ -42,6 +42,10 @@ run: venv model  ## serve at http://127.0.0.1:8000 (PORT=, ENGINE=transformers|s
 
 test: venv model lint  ## all checks and tests
 	$(BIN)/python -m pytest
+
+# Left out: what has no database. The engine's tests know no Django, as lint-imports proves, the cluster's only Redis.
+test-postgres: venv model  ## the tests once more, on a PostgreSQL that is started for them
+	$(BIN)/python -m tests.postgres $(BIN)/python -m pytest --ignore=tests/inference --ignore=tests/cluster
 
 test-clients: venv model $(NPM_INSTALLED)  ## clients that others made; needs npm, curl and Chromium
 	$(BIN)/python -m pytest -m clients tests/clients

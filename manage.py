@@ -18,7 +18,13 @@ def main() -> None:
     except ImproperlyConfigured as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
-    execute_from_command_line(sys.argv)
+    from django.db import OperationalError
+
+    try:
+        execute_from_command_line(sys.argv)
+    except OperationalError as error:
+        print(f"Error: the database does not answer: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from inference.broker import Broker
 from inference.detokenizer import Vocabulary
 from inference.engines import create_engine
 from inference.engines.base import EngineError
+from inference.protocol.log_lines import FORMAT, LogFormatter
 from inference.protocol.settings import SettingError, Settings, load, unknown_variables
+from inference.safety.warming import warm_up
 from inference.worker import Worker
 
 logger = logging.getLogger("inference")
@@ -23,12 +25,15 @@ logger = logging.getLogger("inference")
 
 def main() -> int:
     """Load the model, then serve it until SIGTERM or Ctrl-C."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter(FORMAT))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         settings = load()
     except SettingError as error:
         logger.error("%s", error)
         return 2
+    logging.getLogger().setLevel(settings.log_level)
     for name in unknown_variables():
         logger.warning("%s is set, but there is no such setting", name)
     folder = settings.models_path / settings.model
@@ -40,6 +45,7 @@ def main() -> int:
     except (SettingError, EngineError) as error:
         logger.error("%s", error)
         return 2
+    warm_up(settings.device)
     stopping = threading.Event()
     worker = Worker(engine, _broker(settings, stopping), Vocabulary.load(folder), settings, stopping)
     for number in (signal.SIGTERM, signal.SIGINT):

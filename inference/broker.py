@@ -13,11 +13,11 @@ import redis
 from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError, TryAgainError
 
 from inference.claims import Claim, Taken
-from inference.protocol import keys, quotas, scripts
+from inference.protocol import keys, policies, quotas, scripts
 from inference.protocol.metrics import Tally
 from inference.protocol.outcomes import OUTCOMES
 from inference.protocol.progress import Progress, encode_ids, progress_of
-from inference.protocol.reports import Settlement
+from inference.protocol.reports import Settlement, Trigger
 from inference.room import Room
 from inference.tail import Batch
 from inference.transcript import Transcript
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 SCRIPTS = (
     scripts.TAKE, scripts.APPEND, scripts.RENEW, scripts.CLAIM, scripts.RELEASE, scripts.SETTLE, scripts.BEAT,
-    scripts.ADD_COUNTS,
+    scripts.ADD_COUNTS, scripts.REPORT,
     scripts.OPEN, scripts.RECLAIM, quotas.ACCOUNT, quotas.RENEW,
 )  # fmt: skip
 
@@ -57,6 +57,7 @@ class Broker:
         """Wait for a Redis that is away, until `stopping` is set: then its error is raised."""
         self._redis = client
         self._stopping = stopping or threading.Event()
+        self.worker = ""  # who holds what we claim, for operators to see
         self.outages = 0  # how often Redis has gone away, or come back as one that knows nothing of us
         self.away_s = 0.0  # for how long it did at last
         self._known = False  # whether it had our scripts
@@ -97,6 +98,10 @@ class Broker:
     def settle(self, settlement: Settlement, pen: int) -> Call:
         """Write the settlement and forget the request. The reply is `OVERTAKEN` where nothing was done."""
         return self._settle(settlement.id, pen, settlement.encode())
+
+    def report(self, triggers: Sequence[Trigger]) -> Call:
+        """Tell of what safety checks found."""
+        return scripts.REPORT, (keys.triggers(self._model),), [trigger.encode() for trigger in triggers]
 
     def discard(self, claim: Claim) -> Call:
         """Forget a request of which no account can be given."""
@@ -163,6 +168,23 @@ class Broker:
 
         return [bool(found) for found in self._retry(ask)]
 
+    def current_policies(self) -> list[str]:
+        """Return the digests of the safety policies that new requests have."""
+        found: list[bytes] = self._retry(lambda: self._redis.hvals(policies.CURRENT))
+        return [digest.decode() for digest in found]
+
+    def definition(self, digest: str) -> bytes | None:
+        """Return the encoded policy of a digest."""
+        return cast(bytes | None, self._retry(lambda: self._redis.hget(policies.DEFINITIONS, digest)))
+
+    def phrases(self, digests: Sequence[str]) -> list[bytes | None]:
+        """Return blocklists, encoded, by their digests."""
+        return cast(list[bytes | None], self._retry(lambda: self._redis.hmget(policies.PHRASES, list(digests))))
+
+    def span_key(self) -> bytes | None:
+        """Return what digests of flagged spans are keyed with."""
+        return cast(bytes | None, self._retry(lambda: self._redis.get(policies.SPAN_KEY)))
+
     def note_log(self, message_id: str) -> None:
         """List a log among those that there are."""
         self._retry(lambda: self._redis.zadd(keys.LOGS, {message_id: time.time() * 1000}))
@@ -190,7 +212,7 @@ class Broker:
         self._redis.hdel(keys.WORKERS, worker)
 
     def _take(self, message_id: str, pen: int, age_ms: float) -> Call:
-        return scripts.TAKE, (keys.meta(message_id),), (pen, int(age_ms))
+        return scripts.TAKE, (keys.meta(message_id),), (pen, int(age_ms), self.worker)
 
     def _settle(self, message_id: str, pen: int, settlement: str) -> Call:
         names = (*self._queue, keys.settlements(self._model), keys.outcomes(self._model))

@@ -15,7 +15,7 @@ from inference.protocol.outcomes import CANCEL_REASONS, CancelReason, Outcome
 from inference.protocol.progress import Progress
 from inference.protocol.requests import GenerationRequest, NewerVersion, PayloadError
 from inference.protocol.settings import Settings
-from inference.safety.gate import UnknownPolicy
+from inference.safety.book import NotReady, PolicyBook, UnknownPolicy
 from inference.transcript import Transcript
 
 logger = logging.getLogger(__name__)
@@ -26,11 +26,14 @@ MAX_LOST = 3  # workers that one request may cost
 class Intake:
     """Opens the claims of one worker."""
 
-    def __init__(self, broker: Broker, vocabulary: Vocabulary, settings: Settings, worker: str) -> None:
-        self._broker, self._vocabulary, self._settings, self._worker = broker, vocabulary, settings, worker
+    def __init__(
+        self, broker: Broker, vocabulary: Vocabulary, book: PolicyBook, settings: Settings, worker: str
+    ) -> None:
+        self._broker, self._vocabulary, self._book = broker, vocabulary, book
+        self._settings, self._worker = settings, worker
 
     def open(self, claim: Claim) -> Generation | None:
-        """Return what is to run, or None; raise `NewerVersion` after giving a request back to newer workers."""
+        """Return what is to run, or None; raise `NewerVersion` or `NotReady` after giving a request back."""
         try:
             request = GenerationRequest.decode(claim.payload)
         except NewerVersion as newer:
@@ -54,7 +57,13 @@ class Intake:
             self._write(claim.id, *self._account(Transcript(claim, taken), request))
             return None
         try:
-            generation = Generation(claim, request, taken, self._vocabulary)
+            checks = self._book.checks_of(request.policy)
+            generation = Generation(claim, request, taken, self._vocabulary, checks)
+        except (redis.ConnectionError, redis.TimeoutError):
+            raise
+        except NotReady:
+            self._write(claim.id, self._broker.release(claim.id, claim.pen))
+            raise
         except Exception as error:  # whatever is wrong with one message is no reason to end the others
             self._end_unopened(Transcript(claim, taken), request, error)
             return None
@@ -66,7 +75,7 @@ class Intake:
     def _end_at_once(self, generation: Generation, claim: Claim, taken: Taken) -> bool:
         if taken.cancel:
             generation.cancel(cancel_reason(taken.cancel))
-        elif self._is_overdue(taken.waited_ms):
+        elif self._is_overdue(taken.waited_ms, generation.request.patience_s):
             generation.fail("timeout", kind="timeout_error", message="The request waited too long for a worker.")
         elif claim.lost >= MAX_LOST:
             message = f"{MAX_LOST} workers were lost on this request."
@@ -116,8 +125,8 @@ class Intake:
             if isinstance(reply, redis.ResponseError):
                 logger.error("%s: cannot be written (%s)", message_id, reply)
 
-    def _is_overdue(self, waited_ms: float) -> bool:
-        return waited_ms > self._settings.queue_timeout_s * 1000
+    def _is_overdue(self, waited_ms: float, patience_s: int | None = None) -> bool:
+        return waited_ms > (patience_s or self._settings.queue_timeout_s) * 1000
 
 
 def cancel_reason(word: str) -> CancelReason:

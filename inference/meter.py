@@ -33,6 +33,8 @@ class Meter:
     def settled(self, settlement: Settlement) -> None:
         """Note a message that has ended here."""
         self.tally.observe(STAGE, settlement.queue_ms / 1000, "queue")
+        if settlement.checks:
+            self.tally.observe(STAGE, sum(settlement.checks.values()) / 1000, "safety")
         if settlement.prefill_ms is not None:
             self._prompt += settlement.input_tokens
             self._cached += settlement.cached_tokens

@@ -37,6 +37,28 @@ class Piece:
         """Return it with the first `end` characters of its text, and what it tells of calls up to there."""
         return Piece(self.token_ids, self.text[:end], tuple(part for part in self.calls if part.at <= end))
 
+    def first(self, count: int) -> Piece:
+        """Return it with the first `count` characters of text and inputs together, without a call that only begins."""
+        text, calls = "", []
+        for kind, said in self.parts():
+            if kind == "end":
+                calls.append(CallPart(len(text), kind))
+                continue
+            if not count and (said or kind == "start"):
+                break
+            if kind == "start":
+                calls.append(CallPart(len(text), kind, said))
+                continue
+            kept = said[:count]
+            if kind == "text":
+                text += kept
+            elif kept:
+                calls.append(CallPart(len(text), kind, kept))
+            if kept != said:
+                break  # a call whose input is cut has no end
+            count -= len(kept)
+        return Piece(self.token_ids, text, tuple(calls))
+
     def parts(self) -> list[tuple[PartKind, str]]:
         """Return text and calls in their order."""
         if not self.calls:

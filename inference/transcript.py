@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 from inference.claims import Claim, Taken
 from inference.protocol.events import MessageEvents
@@ -23,6 +24,8 @@ class Transcript:
         self.outcome: Outcome | None = progress.outcome
         self.released = len(progress.token_ids)  # tokens in the log, or on their way there
         self.cached_tokens = progress.cached_tokens  # of the prompt, found in the engine's prefix cache
+        self.spent_ms: defaultdict[str, float] = defaultdict(float)  # by safety check
+        self.held_tokens, self.held_ms = 0, 0.0  # by safety, see `Settlement`
         self._events = MessageEvents(
             last_id=progress.last_id, next_index=progress.blocks, open_block=progress.open_block
         )
@@ -98,6 +101,9 @@ class Transcript:
             queue_ms=self.waited_ms,
             prefill_ms=None if first is None else (first - self._claimed_at) * 1000,
             generation_ms=(time.monotonic() - self._claimed_at) * 1000,
+            checks={name: round(spent_ms, 3) for name, spent_ms in self.spent_ms.items()},
+            held_tokens=self.held_tokens,
+            held_ms=self.held_ms,
         )
 
     def _close(self, outcome: Outcome) -> None:

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -29,6 +29,9 @@ from inference.protocol.requests import NewerVersion
 from inference.protocol.settings import Settings
 from inference.recovery import Recovery
 from inference.room import Sizes
+from inference.safety.book import NotReady, PolicyBook
+from inference.safety.classifiers import open_classifier
+from inference.safety.judge import judge
 from inference.tail import Batch
 from inference.watchdog import LEASES, Watchdog
 
@@ -40,8 +43,9 @@ FORMING_S = 0.002  # after the first of a burst: those that come with it are com
 FULL_PATIENCE_S = 10.0  # a full Redis has as long as one that is away: logs expire, and then there is room again
 RECOVERY_S = 1.0  # after an outage nobody claims for so long: those who run a message make sure of it first
 NEWER_PAUSE_S = 1.0  # after meeting a request for newer workers: let them have it
+NOT_READY_PAUSE_S = 0.5  # while the checks of a request are loaded
 
-Ask = tuple[Call, Callable[[Any], None]]  # a call, and what to do with its reply
+Asked = tuple[Call, Callable[[Any], None]]  # a call, and what to do with its reply
 
 
 class Worker:
@@ -58,7 +62,12 @@ class Worker:
         """Serve until `stopping` is set; the broker has the same event."""
         self.id = f"{socket.gethostname()}-{os.getpid()}"
         self._engine, self._broker, self._settings = engine, broker, settings
-        self._intake = Intake(broker, vocabulary, settings, self.id)
+        broker.worker = self.id
+        open_on_device = partial(open_classifier, device=settings.device)
+        self._book = PolicyBook(
+            broker, open_on_device, "refusal" if settings.safety_stop_reason == "refusal" else "safety"
+        )
+        self._intake = Intake(broker, vocabulary, self._book, settings, self.id)
         self._recovery = Recovery(broker, settings)
         self._sizes = Sizes()
         self._meter = Meter()
@@ -91,25 +100,37 @@ class Worker:
         """Compute one step and exchange its results with Redis in one round trip."""
         with self._watchdog:
             outputs = self._engine.step()
-        for output in outputs:
-            self._accept(output)
+        self._take(outputs)
         self._end_overdue()
         self._exchange(claiming=not self._stopping.is_set())
         self._beat()
 
-    def _accept(self, output: StepOutput) -> None:
-        generation = self._running[output.id]
-        self._meter.heard(output)
+    def _take(self, outputs: Sequence[StepOutput]) -> None:
+        """Let messages have what the step gave them, and write what is judged to be safe."""
+        for output in outputs:
+            self._meter.heard(output)
+            self._try(self._running[output.id], partial(Generation.push, output=output))
+        self._go_on([self._running[output.id] for output in outputs])
+        for output in outputs:
+            if output.finish is None and self._running[output.id].outcome is not None:
+                self._engine.cancel(output.id)  # a stop string or a check ended it; the engine does not know
+
+    def _go_on(self, generations: Sequence[Generation]) -> None:
+        """Have judged together what messages ask for, then let each proceed."""
+        judge(ask for generation in generations for ask in generation.asks())
+        for generation in generations:
+            self._try(generation, Generation.proceed)
+
+    def _try(self, generation: Generation, act: Callable[[Generation], None]) -> None:
         try:
-            generation.accept(output)
+            act(generation)
         except Exception as error:  # whatever is wrong with one message is no reason to end the others
             self._fail(generation, fault_of(error))
-        if generation.outcome is not None and output.finish is None:
-            self._engine.cancel(output.id)  # a stop string ended it; the engine does not know
 
     def _end_overdue(self) -> None:
         for generation in self._running.values():
-            if generation.outcome is None and generation.elapsed_s > self._settings.request_timeout_s:
+            longest_s = self._settings.request_timeout_s + (generation.request.patience_s or 0)
+            if generation.outcome is None and generation.elapsed_s > longest_s:
                 self._engine.cancel(generation.id)
                 generation.fail("timeout", kind="timeout_error", message="The request took too long.")
 
@@ -122,7 +143,13 @@ class Worker:
         num_held = sum(g.outcome is None for g in self._running.values())
         room = self._sizes.room(self._engine.max_batch - num_held, self._engine.stats())
         claiming = claiming and room.requests > 0 and time.monotonic() >= self._claim_due
-        asks = [*self._appends(), *self._settlements(), *self._renewals(claiming), *self._reservations()]
+        asks = [
+            *self._reports(),  # before what they are about can leave: it is not told again once it has
+            *self._appends(),
+            *self._settlements(),
+            *self._renewals(claiming),
+            *self._reservations(),
+        ]
         if claiming:
             asks.append((self._broker.claim(room), self._begin_all))
         if asks:
@@ -130,13 +157,24 @@ class Worker:
             for (_, heed), reply in zip(asks, replies, strict=True):
                 heed(reply)
 
-    def _appends(self) -> Iterator[Ask]:
+    def _appends(self) -> Iterator[Asked]:
         for generation in self._running.values():
             if generation.is_due:
                 batch = generation.take()
                 yield self._broker.append(generation, batch), partial(self._heed_append, generation, batch)
 
-    def _settlements(self) -> Iterator[Ask]:
+    def _reports(self) -> Iterator[Asked]:
+        for generation in self._running.values():
+            if untold := generation.untold:
+                yield self._broker.report(untold), partial(self._heed_report, generation, len(untold))
+
+    def _heed_report(self, generation: Generation, count: int, reply: Any) -> None:
+        if isinstance(reply, redis.ResponseError):
+            logger.error("%s: what safety checks found cannot be told (%s)", generation.id, reply)
+        else:
+            generation.told(count)
+
+    def _settlements(self) -> Iterator[Asked]:
         for generation in self._running.values():
             if generation.outcome is not None:
                 settlement = generation.settlement(generation.request, self.id)
@@ -144,7 +182,7 @@ class Worker:
                 call = self._broker.settle(settlement, generation.pen)
                 yield call, partial(self._heed_settlement, generation, call)
 
-    def _renewals(self, claiming: bool) -> Iterator[Ask]:
+    def _renewals(self, claiming: bool) -> Iterator[Asked]:
         """Renew when it is time, and before each claim: after an outage it would return what we are running."""
         now = time.monotonic()
         held = [(g.id, g.pen) for g in self._running.values() if g.outcome is None]
@@ -152,7 +190,7 @@ class Worker:
             self._renew_due = now + self._settings.lease_s / 3
             yield self._broker.renew(held), self._heed_renewal
 
-    def _reservations(self) -> Iterator[Ask]:
+    def _reservations(self) -> Iterator[Asked]:
         """Keep what quotas hold for the messages that run."""
         now = time.monotonic()
         if self._running and now >= self._reserve_due:
@@ -241,14 +279,20 @@ class Worker:
         for generation in self._recovery.recall():
             if generation.id not in self._running:
                 self._running[generation.id] = generation
+        for generation in self._running.values():
+            generation.tell_again()  # each is stored once
         self._claim_due = time.monotonic() + RECOVERY_S
 
     def _begin_all(self, reply: Any) -> None:
-        for claim in self._broker.claims_of(reply):
-            self._begin(claim)
+        """Start on what was claimed, once its prompts are judged."""
+        begun = [generation for claim in self._broker.claims_of(reply) if (generation := self._begin(claim))]
+        self._go_on(begun)
+        for generation in begun:
+            if generation.outcome is None:
+                self._submit(generation)
 
-    def _begin(self, claim: Claim) -> None:
-        """Start on a claimed request, unless there is nothing left to do."""
+    def _begin(self, claim: Claim) -> Generation | None:
+        """Open a claimed request; return None where there is nothing left to do."""
         if claim.id in self._running:  # the lease has lapsed: what we hold is no further than its log
             self._drop(self._running[claim.id])
         try:
@@ -256,11 +300,17 @@ class Worker:
         except NewerVersion as newer:
             logger.warning("%s: left to a newer worker (%s)", claim.id, newer)
             self._claim_due = time.monotonic() + NEWER_PAUSE_S
-            return
-        if generation is None:
-            return
-        self._running[claim.id] = generation
-        self._sizes.note(len(claim.payload), len(generation.request.prompt_ids))
+            return None
+        except NotReady as later:
+            logger.info("%s: given back (%s)", claim.id, later)
+            self._claim_due = time.monotonic() + NOT_READY_PAUSE_S
+            return None
+        if generation is not None:
+            self._running[claim.id] = generation
+            self._sizes.note(len(claim.payload), len(generation.request.prompt_ids))
+        return generation
+
+    def _submit(self, generation: Generation) -> None:
         try:
             self._engine.submit(_engine_request(generation))
         except Exception as error:
@@ -298,6 +348,7 @@ class Worker:
         if time.monotonic() >= self._beat_due:
             self._beat_due = time.monotonic() + BEAT_S
             self._broker.beat(self.id, self.about())
+            self._book.prepare()
             self._broker.add_counts(self.id, self._meter.tally)
 
     def about(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What can be asked for now: the models that workers serve, from their heartbeats."""
+"""What can be asked for now: the models that workers serve, from their heartbeats, and under which policies."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from accounts.callers import Caller
 from common.errors import NotFound, PermissionDenied, Unavailable
 from inference.protocol import keys
 from inference.protocol.settings import Settings
+from streaming.policies import Policies
 from streaming.prompts import PromptTemplate, TemplateError
 
 logger = logging.getLogger(__name__)
@@ -38,13 +39,20 @@ class Model:
     created: float
 
 
-class Catalog:
-    """The models served, refreshed in the background; `default` is the one served for longest."""
+Templates = dict[str, PromptTemplate | float]  # by model, or when to try again
 
-    def __init__(self, client: Redis, settings: Settings) -> None:
+
+class Catalog:
+    """The models served, refreshed in the background; `default` is the one served for longest.
+
+    `templates` are those that were loaded before: to load one takes seconds.
+    """
+
+    def __init__(self, client: Redis, settings: Settings, *, templates: Templates | None = None) -> None:
         self._redis, self._folder = client, settings.models_path
+        self.policies = Policies(client)
         self._models: dict[str, Model] = {}
-        self._templates: dict[str, PromptTemplate | float] = {}  # or when to try again
+        self._templates = {} if templates is None else templates
         self._now = 0.0  # on Redis' clock, as the heartbeats are
         self._unreadable: set[str] = set()  # workers of which that is logged
         self.workers: dict[str, dict[str, Any]] = {}
@@ -75,7 +83,7 @@ class Catalog:
         return self._models[name]
 
     async def refresh(self) -> None:
-        """Read the workers' heartbeats."""
+        """Read the workers' heartbeats, and what policies there are."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._redis.pipeline(transaction=False) as pipe:
                 pipe.time()
@@ -101,6 +109,7 @@ class Catalog:
                     logger.error("the heartbeat of %s cannot be read, so it serves nobody here: %r", worker, error)
                     self._unreadable.add(worker)
         await self._learn_models()
+        await self.policies.refresh()
 
     async def _learn_models(self) -> None:
         models: dict[str, Model] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -44,10 +45,19 @@ class Connection(_GenericHTTPChannelProtocol):  # type: ignore[misc]  # Twisted 
 class Factory(HTTPFactory):  # type: ignore[misc]
     """Makes our kind of connections and requests, and knows their limits."""
 
-    def __init__(self, server: Server, *, cors: Cors, max_body_bytes: int, receive_timeout_s: float) -> None:
+    def __init__(
+        self,
+        server: Server,
+        *,
+        cors: Cors,
+        max_body_bytes: int,
+        larger_bodies: Mapping[bytes, int],
+        receive_timeout_s: float,
+    ) -> None:
         super().__init__(server)
         self.timeOut = None  # ours are stricter
-        self.max_body_bytes, self.receive_timeout_s = max_body_bytes, receive_timeout_s
+        self._max_body_bytes, self._larger_bodies = max_body_bytes, larger_bodies
+        self.receive_timeout_s = receive_timeout_s
         self._cors = cors
 
     def protocol(self) -> Connection:
@@ -57,6 +67,10 @@ class Factory(HTTPFactory):  # type: ignore[misc]
         protocol: Connection = super().buildProtocol(addr)
         protocol.requestFactory = Request
         return protocol
+
+    def max_body_bytes(self, target: bytes) -> int:
+        """Return how large a request's body may be; `target` is its URL as it came."""
+        return self._larger_bodies.get(target.partition(b"?")[0], self._max_body_bytes)
 
     def log(self, request: Request) -> None:
         """Write no access log: it would have the tokens of stream URLs."""

@@ -74,7 +74,8 @@ async def accepting(
     Whatever comes before `enter` has brought it into the queue, what was claimed and taken is given back.
     """
     call.gateway.janitor.check()
-    request = await prepare(call, wanted, caller, watch)
+    call.gateway.spool.check()
+    request = await prepare(call.gateway.catalog, wanted, caller, watch)
     accepted = Accepted(request=request, claim=await _claim(call, caller, request, raw, idempotency_key))
     try:
         if accepted.is_new:

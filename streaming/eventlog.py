@@ -191,7 +191,7 @@ class EventLog:
 
     async def report(self, delivery: Delivery) -> None:
         """Hand a delivery to the record keepers."""
-        await self._redis.xadd(keys.DELIVERIES, {"r": delivery.encode()})
+        await self.run(scripts.SPOOL, (keys.DELIVERIES,), (0, "r", delivery.encode()))
 
     @property
     def lease_ms(self) -> int:

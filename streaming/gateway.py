@@ -35,6 +35,8 @@ from streaming.readers import LOOK_S, Readers
 from streaming.reaper import LOOK_S as REAP_S
 from streaming.reaper import Reaper
 from streaming.scrape import Snapshot, look
+from streaming.spool_watch import LOOK_S as SPOOL_S
+from streaming.spool_watch import SpoolWatch
 from streaming.tasks import end, forever
 from streaming.usages import Usages
 
@@ -42,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 32  # to Redis; commands are short
 # Tasks that end with the process.
-LASTING = ("changes", "uses", "catalog", "readers", "reaper", "lost", "janitor", "measures")
+LASTING = ("changes", "uses", "catalog", "readers", "reaper", "lost", "janitor", "measures", "spool")
 CLOSE_S = 2.0
 START_S = 3.0  # what the first request waits at most for a look at the workers
 
@@ -70,6 +72,7 @@ class Gateway:
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
         self.janitor = Janitor(self._redis, max_bytes=settings.event_log_max_mb * 1_000_000)
+        self.spool = SpoolWatch(self._redis, settings)
         self.reaper = Reaper(self.log, settings, gateway=self.id)
         self.lost = LostMessages(self._redis, self.log, self.reaper, settings, gateway=self.id)
         self.idempotency_keys = IdempotencyKeys(self._redis)
@@ -118,6 +121,7 @@ class Gateway:
         self.spawn(forever(self.changes.tell_uses, every_s=GATHER_S, name="uses"), "uses")
         self.spawn(forever(self.catalog.refresh, every_s=1.0, name="catalog"), "catalog")
         self.spawn(forever(self.janitor.look, every_s=JANITOR_S, name="janitor"), "janitor")
+        self.spawn(forever(self.spool.look, every_s=SPOOL_S, name="spool"), "spool")
         self.spawn(forever(self._reap, every_s=REAP_S, name="reaper"), "reaper")
         self.spawn(forever(self.lost.look, every_s=LOST_S, name="lost"), "lost")
         self.spawn(forever(self.readers.look, every_s=LOOK_S, name="readers"), "readers")

@@ -10,8 +10,7 @@ from accounts.callers import Caller
 from common.errors import InvalidRequest
 from common.ids import new_id
 from inference.protocol.requests import GenerationRequest
-from streaming.catalog import Model
-from streaming.endpoint import Call
+from streaming.catalog import Catalog, Model
 from streaming.holding import hold_to
 from streaming.prompts import TemplateError
 from streaming.timing import Stopwatch
@@ -35,10 +34,10 @@ async def tokenize(model: Model, asked: Asked) -> tuple[int, ...]:
         raise InvalidRequest(f"messages: the model's chat template refuses them: {error}") from None
 
 
-async def prepare(call: Call, wanted: Wanted, caller: Caller, watch: Stopwatch) -> GenerationRequest:
+async def prepare(catalog: Catalog, wanted: Wanted, caller: Caller, watch: Stopwatch) -> GenerationRequest:
     """Tokenise what is wanted and check that it fits its model."""
     created_at = time.time()
-    model = call.gateway.catalog.find(wanted.model, caller)
+    model = catalog.find(wanted.model, caller)
     hold = await hold_to(wanted, model.template)
     watch.stage("validation")
     prompt_ids = await tokenize(model, wanted)
@@ -62,7 +61,7 @@ async def prepare(call: Call, wanted: Wanted, caller: Caller, watch: Stopwatch) 
         stop_sequences=wanted.stop_sequences,
         sampling=wanted.sampling,
         priority=caller.priority,
-        policy=caller.policy,
+        policy=await catalog.policies.reference(caller.policy),
         tools=hold.tools,
         grammar=hold.grammar,
         created_at=created_at,

@@ -20,7 +20,7 @@ AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSize:
-    """What a log takes, whether it is finished, and whether somebody may be reading it still."""
+    """What a log takes, whether it is finished, and whether somebody may be reading it still, or comes for it later."""
 
     message_id: str
     size: int
@@ -54,11 +54,11 @@ class Janitor:
         now_ms = (await self._redis.time())[0] * 1000
         while names := cast(list[bytes], await self._redis.zrange(keys.LOGS, start, start + AT_ONCE - 1)):
             gone: list[bytes] = []
-            for name, (size, ended, read_until) in zip(names, await self._look_up(names), strict=True):
+            for name, (size, ended, read_until, kept_s) in zip(names, await self._look_up(names), strict=True):
                 if size is None:
                     gone.append(name)
                 else:
-                    read = read_until is not None and int(read_until) > now_ms
+                    read = kept_s is not None or (read_until is not None and int(read_until) > now_ms)
                     found.append(LogSize(name.decode(), int(size), ended is not None, read))
             if gone:
                 await self._redis.zrem(keys.LOGS, *gone)
@@ -68,7 +68,7 @@ class Janitor:
     async def _look_up(self, names: list[bytes]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipe:
             for name in names:
-                pipe.hmget(keys.meta(name.decode()), ["bytes", "ended", "read_until"])
+                pipe.hmget(keys.meta(name.decode()), ["bytes", "ended", "read_until", "kept_s"])
             return await pipe.execute()
 
     async def _make_room(self, logs: list[LogSize]) -> bool:

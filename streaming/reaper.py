@@ -55,6 +55,15 @@ class Reaper:
                 claimed = Claimed(id=name.decode(), model=model, attempt=attempt, pen=pen, age_ms=age_ms)
                 await self.end(claimed, await self._facts(claimed.id, payload))
 
+    async def end_idle(self, message_id: str, model: str) -> None:
+        """End a message that was cancelled, unless a worker is at it, who does that."""
+        lease_ms = int(self._settings.lease_s * 1000)
+        found = await self._log.run(scripts.CLAIM_IDLE, _queue(model), (message_id, lease_ms))
+        if found is not None:
+            attempt, pen, age_ms, payload = found
+            claimed = Claimed(id=message_id, model=model, attempt=attempt, pen=pen, age_ms=age_ms)
+            await self.end(claimed, await self._facts(message_id, payload))
+
     async def end(self, claimed: Claimed, facts: dict[str, Any] | None, *, otherwise: Outcome | None = None) -> None:
         """End a message as its log says already, or for what its client asked, else with a typed error.
 

@@ -61,7 +61,8 @@ class Request(WebRequest):  # type: ignore[misc]  # Twisted and Daphne have no t
             self.channel.refuse(error)
 
     def _check_length(self, length: int) -> None:
-        limit = self.channel.factory.max_body_bytes
+        channel = self.channel  # HTTP/1 knows by another name than HTTP/2 what was asked for
+        limit = channel.factory.max_body_bytes(channel._path if isinstance(channel, Channel) else channel.path)
         if length > limit:
             self.refuse(RequestTooLarge(f"The body is larger than the {limit} bytes allowed."))
 

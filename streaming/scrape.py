@@ -17,6 +17,8 @@ from redis.asyncio import Redis
 from inference.protocol import keys
 from inference.protocol.metrics import METRICS, SUM, Metric
 from inference.protocol.outcomes import OUTCOMES
+from records import spool
+from records.spool import Spool
 
 PREFIX = "sluice_"
 FRESH_S = 5.0  # a process that was silent for longer is not counted as there
@@ -53,6 +55,7 @@ class Snapshot:
     queued: dict[str, int] = field(default_factory=dict)  # by model
     outcomes: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # by `metrics.field_of`
+    spool: Spool = field(default_factory=Spool)
 
 
 async def look(client: Redis) -> Snapshot:
@@ -62,16 +65,18 @@ async def look(client: Redis) -> Snapshot:
         for name in (keys.GATEWAYS, keys.WORKERS, keys.COUNTS):
             pipe.hgetall(name)
         pipe.smembers(keys.MODELS)
-        (seconds, _), gateways, workers, counts, names = await pipe.execute()
+        (seconds, micros), gateways, workers, counts, names = await pipe.execute()
     models = sorted(name.decode() for name in names)
     async with client.pipeline(transaction=False) as pipe:
+        num_spool = spool.ask(pipe, models)
         for model in models:
             pipe.zcard(keys.ready(model))
             pipe.hgetall(keys.outcomes(model))
-        replies = await pipe.execute()
+        found = await pipe.execute()
+    of_spool, replies = found[:num_spool], found[num_spool:]
     outcomes: defaultdict[str, int] = defaultdict(int)
-    for found in replies[1::2]:
-        for outcome, count in _numbers(found).items():
+    for ended in replies[1::2]:
+        for outcome, count in _numbers(ended).items():
             outcomes[outcome] += count
     await _forget(client, [name for name, raw in gateways.items() if _age(raw, seconds) > FORGOTTEN_S])
     return Snapshot(
@@ -80,6 +85,7 @@ async def look(client: Redis) -> Snapshot:
         queued=dict(zip(models, replies[::2], strict=True)),
         outcomes=dict(outcomes),
         counts=_numbers(counts),
+        spool=spool.read(of_spool, seconds + micros / 1e6),
     )
 
 
@@ -127,6 +133,9 @@ class Scrape:
         for outcome in dict.fromkeys((*OUTCOMES, *now.outcomes)):
             ended.add_metric([outcome], now.outcomes.get(outcome, 0))
         yield ended
+        yield _gauge("spool_reports", "Reports of messages that wait for the database.", now.spool.waiting)
+        yield _gauge("spool_oldest_seconds", "How long the oldest of them has waited.", now.spool.oldest_s)
+        yield _gauge("spool_set_aside", "Reports that were set aside: they make no record.", now.spool.set_aside)
         yield from _of_workers(now.workers)
         yield from _of_counts(now.counts)
 

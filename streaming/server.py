@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,9 @@ def tell_of_failure(event: dict[str, Any]) -> None:
 class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no types
     """Daphne on a socket of ours.
 
-    On SIGTERM it runs `drain` while it serves on, ends what is left, then `close`, which is told how many seconds it
-    may take: all of that within `budget_s`.
+    `larger_bodies` are paths to which more than `max_body_bytes` may be sent, and how many. On SIGTERM it runs `drain`
+    while it serves on, ends what is left, then `close`, which is told how many seconds it may take: all of that within
+    `budget_s`.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
         *,
         cors: Cors,
         max_body_bytes: int,
+        larger_bodies: Mapping[bytes, int],
         receive_timeout_s: float,
         tls: CertificateOptions | None = None,
         budget_s: float,
@@ -82,7 +84,13 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
         # Daphne insists on an endpoint; ours is adopted once the reactor runs.
         super().__init__(application, endpoints=["adopted"], server_name="sluice", verbosity=0)
         self.endpoints: list[str] = []
-        self._factory = Factory(self, cors=cors, max_body_bytes=max_body_bytes, receive_timeout_s=receive_timeout_s)
+        self._factory = Factory(
+            self,
+            cors=cors,
+            max_body_bytes=max_body_bytes,
+            larger_bodies=larger_bodies,
+            receive_timeout_s=receive_timeout_s,
+        )
         self._socket, self._tls = sock, tls
         self._budget_s, self._drain, self._close = budget_s, drain, close
         globalLogPublisher.addObserver(tell_of_failure)

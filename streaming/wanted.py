@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -68,7 +68,7 @@ class Asked:
     def texts(self) -> tuple[str, ...]:
         """The caller's own words: those on tools first, the last turn last."""
         said = [turn["content"] for turn in self.turns if turn["role"] != "assistant"]
-        return (*(json.dumps(tool, ensure_ascii=False) for tool in self.shown_tools), *said)
+        return (*("\n".join(_strings(tool)) for tool in self.shown_tools), *said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +79,16 @@ class Wanted(Asked):
     max_tokens: int | None
     stop_sequences: tuple[str, ...] = ()
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=random_seed()))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield all strings in a JSON value as they are: what is escaped would hide from checks."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)

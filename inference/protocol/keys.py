@@ -27,6 +27,9 @@ def owner(message_id: str) -> str:
     return f"sluice:{{{message_id}}}:owner"
 
 
+PUMP = "sluice:batches:pump"  # held by whoever runs the requests of batches
+
+
 def idempotency(key: str, digest: str) -> str:
     """Claim of an idempotency key by an API key: digest of the body, `|`, message id."""
     return f"sluice:{{idem:{key}}}:{digest}"
@@ -60,6 +63,11 @@ def attempts(model: str) -> str:
 def settlements(model: str) -> str:
     """Stream of `Settlement`, read in bulk by Celery."""
     return f"sluice:{{q:{model}}}:settlements"
+
+
+def triggers(model: str) -> str:
+    """Stream of `Trigger`, read in bulk by Celery."""
+    return f"sluice:{{q:{model}}}:triggers"
 
 
 def outcomes(model: str) -> str:

@@ -68,7 +68,7 @@ QUOTA_DRIFT = Metric(
     "quota_drift_tokens_total", "Tokens by which quotas differed from the records, before they were set right."
 )
 QUOTA_CHECKS = Metric("quota_checks_total", "Comparisons of quotas with the records.", labels=("result",))
-SAFETY_TRIGGERS = Metric("safety_triggers_total", "What safety checks found.")
+SAFETY_TRIGGERS = Metric("safety_triggers_total", "What safety checks found.", labels=("check", "category", "action"))
 
 METRICS = (TTFT, TPOT, TBT, TOTAL, STAGE, ERRORS, LIMITED, QUOTA_DRIFT, QUOTA_CHECKS, SAFETY_TRIGGERS)
 

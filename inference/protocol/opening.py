@@ -16,9 +16,10 @@ RETRY_MS = 2000
 Call = tuple[str, tuple[str, str, str], tuple[Any, ...]]  # script, keys, arguments
 
 
-def longest_life_s(settings: Settings) -> int:
+def longest_life_s(settings: Settings, patience_s: int | None = None) -> int:
     """Return after how long even a log that nobody ever ends is gone."""
-    return int(settings.queue_timeout_s + settings.request_timeout_s) + settings.event_log_ttl_s
+    kept_s = max(settings.event_log_ttl_s, patience_s or 0)
+    return int((patience_s or settings.queue_timeout_s) + settings.request_timeout_s) + kept_s
 
 
 def first_frame(request: GenerationRequest, *, retry_ms: int = RETRY_MS) -> bytes:
@@ -33,7 +34,7 @@ def opening(request: GenerationRequest, settings: Settings, start: bytes, *, lea
 
     `lease_ms` above 0 makes the caller its first reader. `pen` is that of the worker that opens it again.
     """
-    life_s = longest_life_s(settings)
+    life_s = longest_life_s(settings, request.patience_s)
     facts = {
         "key": request.key,
         "model": request.model,
@@ -42,6 +43,8 @@ def opening(request: GenerationRequest, settings: Settings, start: bytes, *, lea
         "spent_ms": max(0, round((time.time() - request.created_at) * 1000)),  # between its coming and this
         "pen": pen,
     }
+    if request.patience_s:
+        facts["kept_s"] = max(settings.event_log_ttl_s, request.patience_s)
     names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))
     head = (start, life_s, life_s + TOMBSTONE_S, request.organization, lease_ms)
     return scripts.OPEN, names, (*head, *(part for fact in facts.items() for part in fact))

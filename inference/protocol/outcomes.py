@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "safety", "cancelled", "server_shutdown"]
+StopReason = Literal[
+    "end_turn", "max_tokens", "stop_sequence", "tool_use", "safety", "cancelled", "server_shutdown",
+    "refusal",  # Anthropic's word for `safety`, where the settings ask for it
+]  # fmt: skip
 Outcome = Literal[
     "end_turn", "max_tokens", "stop_sequence", "tool_use", "safety", "cancelled",
     "client_gone", "abandoned", "timeout", "worker_lost", "oom", "error",

@@ -1,4 +1,4 @@
-"""The two reports a record is merged from: the worker's settlement and the gateway's delivery."""
+"""What is told of a message: the worker's settlement and the gateway's delivery, merged to a record, and triggers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from inference.protocol.outcomes import Outcome
+from inference.protocol.policies import Action, Side
 from inference.protocol.requests import GenerationRequest, known_fields
 
 VERSION = 1
@@ -56,6 +57,9 @@ class Settlement(Report):
     queue_ms: float
     prefill_ms: float | None = None  # claim to first token
     generation_ms: float  # claim to end
+    checks: dict[str, float] = field(default_factory=dict)  # safety check -> time it took in all
+    held_tokens: int = 0  # the most that safety held back at a time
+    held_ms: float = 0.0  # for how long it held the first of them back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +83,39 @@ class Delivery(Report):
     total_ms: float  # request received to this reader's last byte
     bytes_sent: int
     stages: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """What a safety check found, told by the worker that found it. Another attempt finds the same: `id` is the same.
+
+    `position` is where the span begins, in characters, in all texts of its side. `span` is its keyed digest; the
+    `text` itself is there only where the policy has it kept, for `keep_days`.
+    """
+
+    message: str
+    organization: str
+    key: str
+    model: str
+    policy: str
+    check: str
+    category: str
+    action: Action
+    side: Side
+    position: int
+    score: float
+    span: str
+    text: str = ""
+    keep_days: int = 0
+    found_at: float  # seconds since the epoch
+
+    @property
+    def id(self) -> str:
+        return f"{self.message}:{self.check}:{self.side}:{self.position}"
+
+    def encode(self) -> str:
+        return json.dumps({"version": VERSION} | asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, blob: bytes | str) -> Self:
+        return cls(**known_fields(cls, json.loads(blob)))

@@ -63,13 +63,15 @@ class GenerationRequest:
     """All that a worker needs of a message: it asks nobody else about the tenant.
 
     `prompt_ids` is the tokenised prompt, `texts` the caller's own words in it (what prompt checks read). `tools` is how
-    calls in the answer are read.
+    calls in the answer are read. `patience_s` is for how long it may wait in the queue, where that is longer than
+    usual; for as long its answer waits for whoever asked.
     """
 
     id: str
     model: str
     organization: str
     key: str
+    patience_s: int | None = None  # stands before what is long: the reaper looks for it in the encoded request
     prompt_ids: tuple[int, ...]
     texts: tuple[str, ...]
     max_tokens: int

@@ -24,6 +24,8 @@ def sha_of(script: str) -> str:
 # Opens a message's log with its first event. In the meta, `pen` is the claim that may write, `last` the id of the last
 # event, `bytes` what the log takes: frames and token ids, and about 24 for each entry; `tokens` how many tokens its
 # events release. A log that exists is left alone (returns 0). With a lease above 0 the opener is its first reader.
+# `kept_s` is set where somebody comes for the message later, however late: then it needs no reader, and lives so long
+# after its end, until that is deleted (FETCHED).
 OPEN = (
     _NOW
     + """
@@ -80,21 +82,23 @@ return 0
 """
 )
 
-# KEYS meta  ARGV pen, age_ms
+# KEYS meta  ARGV pen, age_ms, worker (where one takes it)
 # Gives the log's pen to a claim, for ever taking it from earlier ones. A log that has its end is left alone.
 # Returns {pen that was there, cancel reason or '', outcome or '', age_ms of the first that took it}, nil when a later
 # claim has the pen, 0 when the log is gone. What nobody reads any more is cancelled before it is begun.
 TAKE = """
-local found = redis.call('HMGET', KEYS[1], 'pen', 'cancel', 'outcome', 'ended', 'read_until')
+local found = redis.call('HMGET', KEYS[1], 'pen', 'cancel', 'outcome', 'ended', 'read_until', 'kept_s')
 if not found[1] then return 0 end
 if not found[4] then
   if tonumber(found[1]) > tonumber(ARGV[1]) then return false end
   redis.call('HDEL', KEYS[1], '')
   redis.call('HSET', KEYS[1], 'pen', ARGV[1])
+  if ARGV[3] then redis.call('HSET', KEYS[1], 'worker', ARGV[3]) end
   redis.call('HSETNX', KEYS[1], 'waited_ms', ARGV[2])
 end
 local cancel = found[2] or ''
-if cancel == '' and found[5] and redis.call('TIME')[1] * 1000 > tonumber(found[5]) then cancel = 'abandoned' end
+local unread = found[5] and not found[6] and redis.call('TIME')[1] * 1000 > tonumber(found[5])
+if cancel == '' and unread then cancel = 'abandoned' end
 return {found[1], cancel, found[3] or '', redis.call('HGET', KEYS[1], 'waited_ms') or ARGV[2]}
 """
 
@@ -107,7 +111,7 @@ return {found[1], cancel, found[3] or '', redis.call('HGET', KEYS[1], 'waited_ms
 # where the events do not follow what it has, nothing is written, and {last id, its frame} returned; -2 where there is
 # no such log, and never was one.
 APPEND = """
-local meta = redis.call('HMGET', KEYS[2], 'pen', 'cancel', 'read_until', 'last', 'ended', 'bytes', 'tokens')
+local meta = redis.call('HMGET', KEYS[2], 'pen', 'cancel', 'read_until', 'last', 'ended', 'bytes', 'tokens', 'kept_s')
 if not meta[1] then return redis.call('EXISTS', KEYS[3]) == 1 and -1 or -2 end
 local pen, mine = tonumber(meta[1]), tonumber(ARGV[1])
 local last, first = tonumber(meta[4]), tonumber(ARGV[3])
@@ -121,7 +125,8 @@ if pen < mine or first ~= last + 1 then
   if pen < mine or not again then return {last, frame} end
 end
 local cancel = meta[2] or ''
-if cancel == '' and meta[3] and redis.call('TIME')[1] * 1000 > tonumber(meta[3]) then cancel = 'abandoned' end
+local unread = meta[3] and not meta[8] and redis.call('TIME')[1] * 1000 > tonumber(meta[3])
+if cancel == '' and unread then cancel = 'abandoned' end
 local ended = ARGV[5] ~= ''
 if ended then redis.call('HDEL', KEYS[2], '') end
 if final < first then return cancel end
@@ -146,10 +151,18 @@ redis.call('PUBLISH', ARGV[2],
   ARGV[3] .. ' ' .. final .. ' ' .. ARGV[4] .. ' ' .. (ended and 1 or 0) .. '\\n' .. table.concat(frames))
 if ended then
   redis.call('HSET', KEYS[2], 'ended', final, 'outcome', ARGV[5])
-  redis.call('EXPIRE', KEYS[1], ARGV[6])
-  redis.call('EXPIRE', KEYS[2], ARGV[6])
+  redis.call('EXPIRE', KEYS[1], meta[8] or ARGV[6])
+  redis.call('EXPIRE', KEYS[2], meta[8] or ARGV[6])
 end
 return cancel
+"""
+
+# KEYS triggers  ARGV trigger, …
+# Tells of what safety checks found.
+REPORT = """
+redis.call('XDEL', KEYS[1], '0-1')
+for i = 1, #ARGV do redis.call('XADD', KEYS[1], '*', 'r', ARGV[i]) end
+return #ARGV
 """
 
 # KEYS log, meta  ARGV id
@@ -164,6 +177,15 @@ for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. ARGV[1] .. '-0', '+'
   if token_ids then tokens = tokens - 1 - select(2, string.gsub(token_ids, ',', '')) end
 end
 return {tonumber(meta[1]), tokens}
+"""
+
+# KEYS log, meta  ARGV ttl_s
+# Notes that whoever comes later for a message has come: from now on its log lives as long as others after their end.
+FETCHED = """
+if redis.call('HDEL', KEYS[2], 'kept_s') == 0 then return 0 end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+redis.call('EXPIRE', KEYS[2], ARGV[1])
+return 1
 """
 
 # KEYS meta  ARGV reason
@@ -308,6 +330,15 @@ if outcome then redis.call('HINCRBY', KEYS[6], outcome, 1) end
 return 1
 """
 
+# KEYS stream  ARGV kept, field, value, …
+# Hands a report over, even in a Redis that is full: it cannot be had again. Of a stream that keeps only so many the
+# oldest go; 0 keeps all. Returns its id.
+SPOOL = """
+redis.call('XDEL', KEYS[1], '0-1')
+if ARGV[1] == '0' then return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2)) end
+return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', unpack(ARGV, 2))
+"""
+
 # KEYS counts, added  ARGV number, ttl_s, field, increment, …
 # Adds what a process has counted, once for each number. Returns 0 where that was done already.
 ADD_COUNTS = """
@@ -329,33 +360,64 @@ return redis.call('HSET', KEYS[1], ARGV[1], seen_at .. string.sub(ARGV[2], 2))
 
 # KEYS ready, payloads, leases, attempts  ARGV queue_timeout_ms, request_timeout_ms, lease_ms, count
 # Claims, for a reaper, what no worker will end: requests that waited longer than they may, and those whose lease lapsed
-# so long ago that no worker can be there. Returns {id, attempt, pen, age_ms, payload, …}.
+# so long ago that no worker can be there. A request may have more patience than others. Returns
+# {id, attempt, pen, age_ms, payload, …}.
 CLAIM_OVERDUE = (
     _NOW
     + _NEW_PEN
     + """
 redis.call('ZREM', KEYS[3], '')
-local claimed = {}
+local claimed, count = {}, tonumber(ARGV[4])
 local function take(id, payload, age)
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZADD', KEYS[3], now + tonumber(ARGV[3]), id)
   local attempt = redis.call('HINCRBY', KEYS[4], id, 1)
   for _, value in ipairs({id, attempt, new_pen(KEYS[4], id), age, payload}) do claimed[#claimed + 1] = value end
 end
+-- Says whether some have more patience than that, and hide others that come after these.
 local function look(ids, limit_new, limit_old)
+  local patient = false
   for _, id in ipairs(ids) do
     local payload = redis.call('HGET', KEYS[2], id)
     if payload then
       local bar = string.find(payload, '|', 1, true)
       local age = now - tonumber(string.sub(payload, 1, bar - 1))
       local limit = redis.call('HEXISTS', KEYS[4], id) == 1 and limit_old or limit_new
-      if age > tonumber(limit) then take(id, string.sub(payload, bar + 1), age) end
+      if age > tonumber(limit) then
+        local patience = tonumber(string.match(payload, '"patience_s":(%d+)') or 0)
+        if age > patience * 1000 then take(id, string.sub(payload, bar + 1), age) else patient = true end
+      end
     end
   end
+  return patient
 end
-look(redis.call('ZRANGE', KEYS[1], 0, tonumber(ARGV[4]) - 1), ARGV[1], ARGV[2])
-look(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - tonumber(ARGV[1]), 'LIMIT', 0, ARGV[4]), 0, 0)
+local first = 0
+while look(redis.call('ZRANGE', KEYS[1], first, first + count - 1), ARGV[1], ARGV[2]) do first = first + count end
+local function lapsed(first)
+  return redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now - tonumber(ARGV[1]), 'LIMIT', first, count)
+end
+first = 0
+while look(lapsed(first), 0, 0) do first = first + count end
 return claimed
+"""
+)
+
+# KEYS ready, payloads, leases, attempts  ARGV id, lease_ms
+# Claims, for whoever wants to end it, one request that no worker is at. Returns {attempt, pen, age_ms, payload}, nil
+# where a worker has it, or the queue does not.
+CLAIM_IDLE = (
+    _NOW
+    + _NEW_PEN
+    + """
+local payload = redis.call('HGET', KEYS[2], ARGV[1])
+if not payload then return false end
+local lapses = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[1]) or now)
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 and lapses > now - tonumber(ARGV[2]) then return false end
+redis.call('ZADD', KEYS[3], now + tonumber(ARGV[2]), ARGV[1])
+local bar = string.find(payload, '|', 1, true)
+local age = now - tonumber(string.sub(payload, 1, bar - 1))
+local attempt = redis.call('HINCRBY', KEYS[4], ARGV[1], 1)
+return {attempt, new_pen(KEYS[4], ARGV[1]), age, string.sub(payload, bar + 1)}
 """
 )
 

@@ -45,6 +45,13 @@ class Settings:
         "A request has to arrive within so long of its first byte, which a new connection has as long for.",
         least=1,
     )
+    log_level: str = setting(
+        "INFO", "What the logs of all processes tell.", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    aof_rewrite_s: float = setting(
+        3600.0, "The embedded Redis drops what was deleted from its append-only file so often; 0 is never.", least=0
+    )
+    aof_rewrite_any: bool = setting(False, "The Redis at REDIS_URL is made to do so, too.")
     # streams
     heartbeat_s: float = setting(15.0, "A ping is sent when nothing was for so long.", least=0.1)
     event_log_ttl_s: int = setting(600, "How long a finished stream can be replayed.", least=1)
@@ -63,6 +70,31 @@ class Settings:
     queue_timeout_s: float = setting(60.0, "A request that waited longer ends with a timeout.", least=1)
     request_timeout_s: float = setting(600.0, "A request that took longer in all ends with a timeout.", least=1)
     lease_s: float = setting(10.0, "A worker silent for so long loses its requests to another.", least=1)
+    # safety
+    safety_stop_reason: str = setting(
+        "safety", "The stop reason of what safety cut; `refusal` is Anthropic's word.", choices=("safety", "refusal")
+    )
+    # records
+    records_keep_days: int = setting(90, "Records older than so are deleted; 0 keeps all.", least=0, most=36_500)
+    spool_alarm_s: float = setting(60.0, "The log warns of reports that wait longer for the database.", least=1)
+    spool_alarm_reports: int = setting(20_000, "The log warns when more reports wait for the database.", least=1)
+    spool_limit: int = setting(
+        1_000_000, "When more reports wait for the database, new requests get 529: some 500 MB of Redis.", least=1
+    )
+    # batches
+    batch_concurrency: int = setting(256, "Requests of batches that are in the queue or run at once, at most.", least=1)
+    batch_share: float = setting(
+        0.5,
+        "Of the requests that workers can run at once, how many may be of batches; the rest is for who is in a hurry.",
+        least=0.01,
+        most=1,
+    )
+    batch_queue_limit: int = setting(
+        100_000, "Requests of one organisation's batches that may wait; a batch with more gets 429.", least=1
+    )
+    batch_expires_s: int = setting(86_400, "What of a batch has not ended after so long expires.", least=10)
+    batch_max_body_mb: int = setting(64, "Largest body of a request that creates a batch.", least=1, most=256)
+    batch_results_days: int = setting(29, "Results of a batch are deleted so many days after it came.", least=1)
     # the engine
     model: str = setting("SmolLM2-135M-Instruct", "Name of the model a worker serves (a folder in SLUICE_MODELS).")
     engine: str = setting("transformers", "What runs the model.", choices=("transformers", "vllm", "simulated"))

@@ -9,6 +9,7 @@ class AccountsConfig(AppConfig):
     name = "accounts"
 
     def ready(self) -> None:
-        from accounts import changes  # once the models are there
+        from accounts import changes, policy_users  # once the models are there
 
         changes.watch()
+        policy_users.answer()

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from accounts.models import Organization
-from accounts.terms import DEFAULT_POLICY, DEFAULT_PRIORITY, LIMITS, POLICIES, PRIORITIES
+from accounts.terms import DEFAULT_POLICY, DEFAULT_PRIORITY, LIMITS, PRIORITIES
+from safety.models import policies_from
 
 
 def excesses(organization: Organization, given: Mapping[str, Any], *, until: datetime | None = None) -> dict[str, str]:
@@ -29,7 +30,8 @@ def _excesses(
     yield from _beyond("allowed_models", given, organization.allowed_models)
     priority, policy = organization.priority or DEFAULT_PRIORITY, organization.policy or DEFAULT_POLICY
     yield from _outside("priority", given, PRIORITIES[: PRIORITIES.index(priority) + 1], priority)
-    yield from _outside("policy", given, POLICIES[POLICIES.index(policy) :], policy)
+    if given.get("policy"):
+        yield from _outside("policy", given, policies_from(policy), policy)
     if "expires_at" in given:
         yield from _too_late(given["expires_at"], organization.expires_at, until)
 

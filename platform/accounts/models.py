@@ -17,12 +17,13 @@ from accounts.terms import (
     MODEL_NAME_LIMIT,
     MODELS_LIMIT,
     NAME_LIMIT,
-    POLICIES,
     PRIORITIES,
     SCOPES,
     State,
 )
 from common.ids import new_id
+from safety.models import NAME_LIMIT as POLICY_NAME_LIMIT
+from safety.models import known_policy
 
 ONE_LINE = re.compile(r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*\Z")
 one_line = RegexValidator(ONE_LINE.pattern, "A name has no line breaks or control characters.")
@@ -84,7 +85,7 @@ class Limits(models.Model):
     shadow = models.BooleanField("shadow", default=False, help_text="These limits count without refusing anything.")
     priority = models.CharField(max_length=20, blank=True, default="", choices=[(p, p) for p in PRIORITIES])
     policy = models.CharField(
-        "safety policy", max_length=40, blank=True, default="", choices=[(p, p) for p in POLICIES]
+        "safety policy", max_length=POLICY_NAME_LIMIT, blank=True, default="", validators=[known_policy]
     )
 
     class Meta:

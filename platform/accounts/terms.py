@@ -14,13 +14,11 @@ LARGEST_LIMIT = 10**12  # far below 2**53, up to which Redis counts exactly
 Scope = Literal["inference", "usage", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 State = Literal["active", "suspended", "expired", "revoked"]
-Policy = Literal["off", "standard", "strict-output", "strict"]
-POLICIES: tuple[Policy, ...] = get_args(Policy)  # the laxest first
 PRIORITIES: tuple[Priority, ...] = tuple(
     sorted(PRIORITY_HEAD_START_S, key=PRIORITY_HEAD_START_S.__getitem__)
 )  # batch first
 
-DEFAULT_POLICY: Policy = "off"  # the safety gate knows no other yet, and lets nothing out under one it does not know
+DEFAULT_POLICY = "standard"  # of those in `safety.models`
 DEFAULT_PRIORITY: Priority = "standard"
 # The fields of `accounts.models.Limits` that count something.
 LIMITS = ("rpm", "itpm", "otpm", "max_streams", "budget_tokens_day", "budget_tokens_month", "budget_tokens")

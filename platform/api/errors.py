@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import BadRequest, DisallowedHost
 from django.core.exceptions import PermissionDenied as PagePermissionDenied
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.views import defaults
 from rest_framework.exceptions import APIException
@@ -77,7 +79,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
         return defaults.bad_request(request, exception)
     if isinstance(exception, DisallowedHost):
         return _json(request, InvalidRequest("Host: no host of this site (SLUICE_ALLOWED_HOSTS lists them)."))
-    return _json(request, InvalidRequest("The request cannot be read."))
+    told = str(exception) if isinstance(exception, BadRequest) else ""  # others may say too much
+    return _json(request, InvalidRequest(told or "The request cannot be read."))
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:
@@ -95,7 +98,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
 
 
 def server_error(request: HttpRequest) -> HttpResponseBase:
-    """Answer when a view failed; the log has the reason."""
+    """Answer when a view failed, perhaps for want of the database; the log has the reason."""
+    if isinstance(sys.exception(), OperationalError | InterfaceError):
+        away = Unavailable("The database does not answer now.", headers={"retry-after": "5"})
+        if _is_page(request.path):
+            return HttpResponse(away.message, "text/plain", away.status, headers=away.headers)
+        return _json(request, away)
     if _is_page(request.path):
         return defaults.server_error(request)
     return _json(request, ApiError("The server failed to answer this request. It has been logged."))

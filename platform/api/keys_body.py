@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 from rest_framework import serializers
 
@@ -15,12 +15,14 @@ from accounts.terms import (
     LIMITS,
     MODELS_LIMIT,
     NAME_LIMIT,
-    POLICIES,
     PRIORITIES,
     SCOPES,
+    State,
 )
-from api.strict_fields import Flag, Moment, Text, WholeNumber, WordOrNull, Words
+from api.strict_fields import Flag, Moment, NameOrNull, Text, WholeNumber, WordOrNull, Words
 from common.errors import InvalidRequest
+from inference.protocol.outcomes import Priority
+from safety.models import policy_names
 
 LONGEST_OVERLAP_S = 30 * 86400
 OVERLAP_S = 86400
@@ -41,8 +43,9 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
-def limit() -> WholeNumber:
-    return WholeNumber(min_value=1, max_value=LARGEST_LIMIT, allow_null=True, required=False)
+def limit(name: str) -> WholeNumber:
+    about = getattr(ApiKey._meta.get_field(name), "help_text", "")
+    return WholeNumber(min_value=1, max_value=LARGEST_LIMIT, allow_null=True, required=False, help_text=about)
 
 
 class KeySerializer(StrictSerializer, serializers.ModelSerializer[ApiKey]):
@@ -57,13 +60,14 @@ class KeySerializer(StrictSerializer, serializers.ModelSerializer[ApiKey]):
         required=False,
         validators=[model_names],
     )
-    rpm, itpm, otpm, max_streams = limit(), limit(), limit(), limit()
-    budget_tokens_day, budget_tokens_month, budget_tokens = limit(), limit(), limit()
-    shadow = Flag(required=False)
+    rpm, itpm, otpm, max_streams = limit("rpm"), limit("itpm"), limit("otpm"), limit("max_streams")
+    budget_tokens_day, budget_tokens_month = limit("budget_tokens_day"), limit("budget_tokens_month")
+    budget_tokens = limit("budget_tokens")
+    shadow = Flag(required=False, help_text="These limits count without refusing anything.")
     priority = WordOrNull(PRIORITIES, required=False)
-    policy = WordOrNull(POLICIES, required=False)
+    policy = NameOrNull(policy_names, required=False)
     expires_at = Moment(allow_null=True, required=False)
-    state = serializers.CharField(read_only=True)
+    state = serializers.ChoiceField(choices=get_args(State), read_only=True)
 
     class Meta:
         model = ApiKey
@@ -74,15 +78,28 @@ class KeySerializer(StrictSerializer, serializers.ModelSerializer[ApiKey]):
         read_only_fields = ("id", "prefix", "created_at", "last_used_at", "revoked_at", "old_prefix", "old_until")
 
 
+class NewKeySerializer(KeySerializer):
+    """A key that has just been made or rotated: the only answer that shows it."""
+
+    key = serializers.CharField(read_only=True, help_text="The key itself. It is not shown again.")
+
+    class Meta(KeySerializer.Meta):
+        fields = (*KeySerializer.Meta.fields, "key")  # type: ignore[assignment]  # the stubs take its length for fixed
+
+
 class RotationSerializer(StrictSerializer):
     """How a key is rotated: how long its present text works on, in seconds."""
 
-    overlap_s = WholeNumber(min_value=0, max_value=LONGEST_OVERLAP_S, default=OVERLAP_S)
+    overlap_s = WholeNumber(
+        min_value=0, max_value=LONGEST_OVERLAP_S, default=OVERLAP_S, help_text="How long the present key works on."
+    )
 
 
 class OrganizationSerializer(serializers.ModelSerializer[Organization]):
     """An organisation: what bounds all of its keys, and the limits of all together."""
 
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=SCOPES), read_only=True)
+    allowed_models = serializers.ListField(child=serializers.CharField(), allow_null=True, read_only=True)
     priority = serializers.SerializerMethodField()
     policy = serializers.SerializerMethodField()
 
@@ -100,9 +117,10 @@ class OrganizationSerializer(serializers.ModelSerializer[Organization]):
             "created_at",
             "expires_at",
         )
+        read_only_fields = fields
 
-    def get_priority(self, organization: Organization) -> str:
-        return organization.priority or DEFAULT_PRIORITY
+    def get_priority(self, organization: Organization) -> Priority:
+        return cast(Priority, organization.priority or DEFAULT_PRIORITY)
 
     def get_policy(self, organization: Organization) -> str:
         return organization.policy or DEFAULT_POLICY

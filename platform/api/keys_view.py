@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from django.db.models import QuerySet
-from rest_framework import generics
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,11 +21,13 @@ from accounts.ceilings import excesses
 from accounts.keys import KeyIsOver, issue, revoke, rotate
 from accounts.models import ApiKey
 from api.authentication import caller_of
-from api.keys_body import KeySerializer, OrganizationSerializer, RotationSerializer
-from api.pages import PAGE_PARAMETERS, Pages
-from api.parameters import refuse_unknown
+from api.key_examples import KEY, NEW_KEY, ORGANIZATION
+from api.keys_body import KeySerializer, NewKeySerializer, OrganizationSerializer, RotationSerializer
+from api.openapi.views import described
+from api.pages import PAGE_PARAMETERS, Pages, page_of
 from api.parsing import JsonParser
 from api.permissions import MayManageKeys
+from api.views import StrictView
 from common.errors import Conflict, InvalidRequest
 
 MOST_KEYS = 10_000  # that are not revoked, of one organisation
@@ -36,18 +37,15 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class OwnKeys(generics.GenericAPIView[ApiKey]):
+class OwnKeys(StrictView[ApiKey]):
     """The keys of the caller's organisation, and no others."""
 
     permission_classes = (MayManageKeys,)
     parser_classes = (JsonParser,)
     serializer_class = KeySerializer
     pagination_class = Pages
-    parameters: frozenset[str] = frozenset()  # of the query of a GET
-
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)
-        refuse_unknown(request.query_params, self.parameters if request.method == "GET" else ())
+    tag = "Keys"
+    keeps_secrets = True
 
     def finalize_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().finalize_response(*args, **kwargs)
@@ -75,6 +73,13 @@ class OwnKeys(generics.GenericAPIView[ApiKey]):
 class OwnOrganization(OwnKeys):
     """The caller's organisation."""
 
+    @described(
+        "showOrganization",
+        "Get the organisation",
+        "What bounds all of its keys, and the limits of all together.",
+        answer=OrganizationSerializer,
+        example=ORGANIZATION,
+    )
     def get(self, request: Request) -> Response:
         return Response(OrganizationSerializer(self.own.organization).data)
 
@@ -84,9 +89,26 @@ class KeyList(ListModelMixin, OwnKeys):
 
     parameters = PAGE_PARAMETERS
 
+    @described(
+        "listKeys",
+        "List keys",
+        "Those of the organisation, the newest first, without their secrets.",
+        answer=page_of(KeySerializer),
+        example={"results": [KEY], "next": None},
+    )
     def get(self, request: Request) -> Response:
         return self.list(request)
 
+    @described(
+        "createKey",
+        "Create a key",
+        "It never has more than operators gave the organisation, nor lives longer than the key that makes it.",
+        answer=NewKeySerializer,
+        example=NEW_KEY,
+        status=201,
+        request=KeySerializer,
+        request_example={"name": "nightly reports", "scopes": ["inference"], "rpm": 60, "priority": "batch"},
+    )
     def post(self, request: Request) -> Response:
         body = KeySerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -104,9 +126,19 @@ class KeyList(ListModelMixin, OwnKeys):
 class KeyDetail(RetrieveModelMixin, OwnKeys):
     """Show a key, change it, end it."""
 
+    @described("showKey", "Get a key", "One key, without its secret.", answer=KeySerializer, example=KEY)
     def get(self, request: Request, pk: str) -> Response:
         return self.retrieve(request, pk=pk)
 
+    @described(
+        "updateKey",
+        "Change a key",
+        "Changes the fields that are given. The key that one calls with cannot lock itself out.",
+        answer=KeySerializer,
+        example=KEY,
+        request=KeySerializer,
+        request_example={"rpm": 60, "expires_at": "2035-01-31T12:00:00Z"},
+    )
     def patch(self, request: Request, pk: str) -> Response:
         key = self.get_object()
         body = KeySerializer(key, data=request.data, partial=True)
@@ -124,6 +156,13 @@ class KeyDetail(RetrieveModelMixin, OwnKeys):
             self.log(f"changed ({', '.join(given)})", key)
         return Response(told(key))
 
+    @described(
+        "revokeKey",
+        "Revoke a key",
+        "Every gateway refuses it within a second. Revoking it again changes nothing.",
+        answer=KeySerializer,
+        example=KEY | {"state": "revoked", "revoked_at": "2026-02-01T12:00:00Z"},
+    )
     def delete(self, request: Request, pk: str) -> Response:
         key = self.get_object()
         if key == self.own:
@@ -137,6 +176,15 @@ class KeyDetail(RetrieveModelMixin, OwnKeys):
 class KeyRotation(OwnKeys):
     """Rotate a key."""
 
+    @described(
+        "rotateKey",
+        "Rotate a key",
+        "A new secret for the same key; the present one works on for a while.",
+        answer=NewKeySerializer,
+        example=NEW_KEY,
+        request=RotationSerializer,
+        request_example={"overlap_s": 3600},
+    )
     def post(self, request: Request, pk: str) -> Response:
         key = self.get_object()
         body = RotationSerializer(data=request.data)

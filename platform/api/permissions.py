@@ -22,6 +22,12 @@ class ScopePermission(BasePermission):
         return True
 
 
+class MayInfer(ScopePermission):
+    """Let in keys with the scope `inference`."""
+
+    scope = "inference"
+
+
 class MaySeeUsage(ScopePermission):
     """Let in keys with the scope `usage`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -74,17 +75,37 @@ class WordOrNull(serializers.ChoiceField):
         return value or None
 
 
+class NameOrNull(serializers.CharField):
+    """One of the names that there are at the time; null as in `WordOrNull`."""
+
+    default_error_messages = {"unknown": "expected {names} or null."}
+
+    def __init__(self, names: Callable[[], Sequence[str]], **more: Any) -> None:
+        super().__init__(allow_null=True, **more)
+        self._names = names
+
+    def run_validation(self, data: Any = serializers.empty) -> Any:
+        if data is None:
+            return ""
+        if data is not serializers.empty and data not in (names := self._names()):
+            self.fail("unknown", names=", ".join(names))
+        return super().run_validation(data)
+
+    def to_representation(self, value: Any) -> Any:
+        return value or None
+
+
 class Words(serializers.ListField):
     """A list of different words."""
 
     def __init__(self, known: tuple[str, ...] | None = None, *, expected: str, most: int, **more: Any) -> None:
         super().__init__(**more)
         self.error_messages |= _always(expected)
-        self._known, self._most = known, most
+        self.known, self.most = known, most
 
     def to_internal_value(self, data: Any) -> list[str]:
-        good = isinstance(data, list) and 0 < len(data) <= self._most and all(isinstance(word, str) for word in data)
-        if not good or any(self._known is not None and word not in self._known for word in data):
+        good = isinstance(data, list) and 0 < len(data) <= self.most and all(isinstance(word, str) for word in data)
+        if not good or any(self.known is not None and word not in self.known for word in data):
             self.fail("not_a_list")
         return list(dict.fromkeys(data))
 

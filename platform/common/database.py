@@ -5,14 +5,19 @@ from __future__ import annotations
 import fcntl
 
 from django.conf import settings
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 
 def migrate_when_empty() -> None:
-    """Run the migrations on a SQLite database that has no tables yet; safe for several processes at once."""
+    """Run the migrations on a SQLite database that has no tables yet; safe for several processes at once.
+
+    Whoever runs a database server decides when it is migrated: `CommandError` says so where none has been.
+    """
     if connection.vendor != "sqlite":
-        return  # whoever runs a database server decides when it is migrated
+        if not connection.introspection.table_names():
+            raise CommandError("The database of DATABASE_URL has no tables yet. Make them: manage.py migrate")
+        return
     settings.SLUICE.home_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(settings.SLUICE.home_path / "migrate.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

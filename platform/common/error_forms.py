@@ -25,8 +25,8 @@ def speaks_openai(path: str, header: Headers) -> bool:
     return path.startswith(OPENAI_PATH)
 
 
-def anthropic_form(error: ApiError, request_id: str) -> dict[str, Any]:
-    """Return Anthropic's form of an error."""
+def anthropic_form(error: ApiError, request_id: str | None) -> dict[str, Any]:
+    """Return Anthropic's form of an error. One within a batch came with no request of its own."""
     told: dict[str, Any] = {"type": error.kind, "message": error.message}
     if error.details:
         told["details"] = error.details

@@ -1,4 +1,4 @@
-"""One id per request on Django's side: in the response's header, in an error's body and in the log."""
+"""Around all of Django: one id per request, in the response's header, an error's body and the log; and no NULs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponseBase
 
 from common.ids import new_id
@@ -37,6 +38,27 @@ class RequestIds:
         response = self._get_response(request)
         response.headers["request-id"] = response.headers["x-request-id"] = request_id
         return response
+
+
+class NoNulls:
+    """Refuse NUL in a path, a query or a cookie: it is in no text of PostgreSQL, which fails when asked for one.
+
+    /v1 has no cookies, and tells what is wrong with a path or a query itself.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        given = {
+            "path": "\0" in request.path,
+            "query": "%00" in request.META.get("QUERY_STRING", ""),
+            "cookies": any("\0" in value for value in request.COOKIES.values()),
+        }
+        for where, found in given.items():
+            if found and not request.path.startswith("/v1/"):
+                raise BadRequest(f"{where}: expected no NUL characters.")
+        return self._get_response(request)
 
 
 class WithoutTraceback(logging.Filter):

@@ -20,7 +20,8 @@ from urllib.parse import quote
 import redis
 import redis.asyncio
 
-OLDEST = (6, 2)
+from common.redis_check import OLDEST
+
 PATIENCE_S = 5.0
 LONGEST_SOCKET_PATH = 100  # bytes; Linux takes 107, macOS 103
 

@@ -59,9 +59,12 @@ def service_programs(settings: Settings, choices: Choices, environment: Mapping[
         *(_gateway(settings, choices, environment, n) for n in range(1, choices.gateways + 1)),
         *(_worker(choices, environment, n) for n in range(1, choices.workers + 1)),
         # Celery's `--beat` would fork a process below the worker, which nobody could stop in order.
-        # Mingling asks the other workers and waits a second for answers; we have one.
-        _celery("celery", environment, "worker", "--pool", "threads", "--concurrency", "2", "--without-mingle"),
-        _celery("beat", environment, "beat", "--schedule", str(settings.home_path / "celerybeat-schedule")),
+        # Mingling asks the other workers and waits a second for answers; we have one. Four tasks may last: that which
+        # runs batches, two that prune, one that archives. What comes each second is not to wait for them.
+        _celery(
+            "celery", settings, environment, "worker", "--pool", "threads", "--concurrency", "6", "--without-mingle"
+        ),
+        _celery("beat", settings, environment, "beat", "--schedule", str(settings.home_path / "celerybeat-schedule")),
     ]
 
 
@@ -86,6 +89,7 @@ def _worker(choices: Choices, environment: Mapping[str, str], number: int) -> Pr
     )
 
 
-def _celery(name: str, environment: Mapping[str, str], *arguments: str) -> Program:
-    command = (sys.executable, "-m", "celery", "--quiet", "-A", "config", *arguments, "--loglevel", "WARNING")
+def _celery(name: str, settings: Settings, environment: Mapping[str, str], *arguments: str) -> Program:
+    level = "WARNING" if settings.log_level == "INFO" else settings.log_level  # at INFO it tells of every task
+    command = (sys.executable, "-m", "celery", "--quiet", "-A", "config", *arguments, "--loglevel", level)
     return Program(name=name, command=command, environment=environment, stage=CELERY)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from importlib.metadata import version
 
 import django_stubs_ext
 from django.core.exceptions import ImproperlyConfigured
 
+from config.databases import databases_of
 from config.secrets_file import read_or_create
+from inference.protocol.log_lines import FORMAT
 from inference.protocol.settings import ROOT, SettingError, load
 
 django_stubs_ext.monkeypatch()
@@ -43,12 +44,14 @@ INSTALLED_APPS = [
     "quotas",
     "records",
     "safety",
+    "batches",
     "api",
     "console",
 ]
 
 MIDDLEWARE = [
     "common.middleware.RequestIds",
+    "common.middleware.NoNulls",
     "django.middleware.security.SecurityMiddleware",
     "config.static.StaticFiles",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -76,38 +79,7 @@ TEMPLATES = [
     },
 ]
 
-
-def _database(url: str) -> dict[str, Any]:
-    if not url:
-        return {
-            "ENGINE": "django.db.backends.sqlite3",
-            "NAME": SLUICE.home_path / "sluice.sqlite3",
-            "OPTIONS": {
-                "timeout": 20,
-                "transaction_mode": "IMMEDIATE",
-                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-            },
-        }
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:  # its message may have a part of the password
-        raise ImproperlyConfigured("DATABASE_URL: no port can be read; percent-encode a password's / and @.") from None
-    if parts.scheme not in ("postgres", "postgresql"):
-        raise ImproperlyConfigured(f"DATABASE_URL: expected postgres://…, not {parts.scheme}://…")
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": unquote(parts.path.lstrip("/")),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": parts.hostname or "",
-        "PORT": port or "",
-        "OPTIONS": {"connect_timeout": 5},
-        "CONN_MAX_AGE": 0,  # each request has a thread of its own under Daphne: kept connections would leak
-    }
-
-
-DATABASES = {"default": _database(SLUICE.database_url)}
+DATABASES = databases_of(SLUICE)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_PASSWORD_VALIDATORS = [
@@ -129,6 +101,8 @@ WHITENOISE_USE_FINDERS = True  # nothing needs to be collected first
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 SECURE_CONTENT_TYPE_NOSNIFF = True
+# A proxy may have taken TLS off. Whoever says so wrongly misleads nobody but itself.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 X_FRAME_OPTIONS = "DENY"
 
 CHANNEL_LAYERS = {
@@ -143,8 +117,22 @@ CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
     # A tick that finds the last one still waiting is of no use to anyone, so it expires.
     "store-records": {"task": "records.tasks.store_records", "schedule": 1.0, "options": {"expires": 1.0}},
+    "prune-records": {"task": "records.tasks.prune_records", "schedule": 600.0, "options": {"expires": 600.0}},
+    "publish-policies": {"task": "safety.tasks.publish_policies", "schedule": 5.0, "options": {"expires": 5.0}},
+    "prune-safety-triggers": {
+        "task": "records.tasks.prune_safety_triggers",
+        "schedule": 600.0,
+        "options": {"expires": 600.0},
+    },
     "store-last-uses": {"task": "accounts.tasks.store_last_uses", "schedule": 30.0, "options": {"expires": 30.0}},
     "reconcile-quotas": {"task": "quotas.tasks.reconcile_quotas", "schedule": 60.0, "options": {"expires": 60.0}},
+    "rewrite-append-only-file": {
+        "task": "config.tasks.rewrite_append_only_file",
+        "schedule": SLUICE.aof_rewrite_s or 86_400.0,  # 0 is never: the task sees to that
+        "options": {"expires": 60.0},
+    },
+    "run-batches": {"task": "config.tasks.run_batches", "schedule": 1.0, "options": {"expires": 1.0}},
+    "archive-batches": {"task": "batches.tasks.archive_batches", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "forget-periods": {"task": "quotas.tasks.forget_periods", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
 
@@ -156,6 +144,23 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
+    "DEFAULT_SCHEMA_CLASS": "api.openapi.views.Schema",
+    "DEFAULT_METADATA_CLASS": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Sluice",
+    "VERSION": version("sluice"),
+    "OAS_VERSION": "3.1.0",
+    "TAGS": [
+        {"name": "Usage", "description": "What the key's organisation used, and what is kept of each request."},
+        {"name": "Keys", "description": "Managing an organisation's keys, with a key of the scope `admin`."},
+    ],
+    "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SORT_OPERATIONS": False,
+    "SORT_OPERATION_PARAMETERS": False,
+    "PREPROCESSING_HOOKS": ["streaming.openapi.hooks.leave_out"],
+    "POSTPROCESSING_HOOKS": ["streaming.openapi.hooks.add_streaming"],
 }
 
 LOGGING = {
@@ -165,10 +170,11 @@ LOGGING = {
         "request_id": {"()": "common.middleware.RequestIdInLog"},
         "one_line": {"()": "common.middleware.WithoutTraceback"},
     },
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(tail)s"}},
+    "formatters": {"line": {"()": "inference.protocol.log_lines.LogFormatter", "fmt": f"{FORMAT}%(tail)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
-    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "root": {"handlers": ["stderr"], "level": SLUICE.log_level},
     "loggers": {
+        "django": {"handlers": []},  # Django's own would mail requests to ADMINS, bodies and all
         "daphne": {"level": "WARNING"},
         "django.request": {"level": "ERROR"},
         "django.security.DisallowedHost": {"filters": ["one_line"]},  # whoever scans a network causes them

@@ -3,9 +3,13 @@
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from api.docs.view import show_docs
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("v1/", include("api.urls")),
+    path("docs/", show_docs),
+    path("demo/", include("console.demo.urls")),
 ]
 handler400 = "api.errors.bad_request"
 handler403 = "api.errors.permission_denied"

@@ -8,8 +8,6 @@ told as a metric. A Redis that has lost everything is given what the records say
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
@@ -18,6 +16,7 @@ from typing import Any, Literal, cast
 import redis
 
 from accounts.models import Organization
+from common.counts import tell
 from inference.protocol import keys
 from inference.protocol.metrics import QUOTA_CHECKS, QUOTA_DRIFT, Tally
 from inference.protocol.quotas import MINUTE_S, Period, minute, moment_of, reserved, spent
@@ -94,10 +93,10 @@ def _seed(client: redis.Redis, organization: str, settings: Settings, first: int
     counted_from = int(since) - int(_longest_s(settings)) // 60 if since else first
     start = _moment(min(first, counted_from))
     period = Period.of(client.time()[0])
-    midnight = moment_of(period.day * 86_400)
+    today = moment_of(period.day * 86_400).date()
     sums = {
-        f"d{period.day}": used_before(organization, start, since=midnight),
-        f"m{period.month}": used_before(organization, start, since=midnight.replace(day=1)),
+        f"d{period.day}": used_before(organization, start, since=today),
+        f"m{period.month}": used_before(organization, start, since=today.replace(day=1)),
         "total": used_before(organization, start),
     }
     fields = [(f"{subject}|{what}", tokens) for what, used in sums.items() for subject, tokens in used.items()]
@@ -142,7 +141,4 @@ def _tell(client: redis.Redis, result: Literal["ok", "behind"], drift: int) -> N
     tally = Tally()
     tally.count(QUOTA_CHECKS, result)
     tally.count(QUOTA_DRIFT, by=drift)
-    call = tally.call(f"reconcile-{socket.gethostname()}-{os.getpid()}")
-    assert call is not None
-    script, names, arguments = call
-    client.eval(script, len(names), *names, *arguments)
+    tell(client, "reconcile", tally)

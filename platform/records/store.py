@@ -7,38 +7,33 @@ row is set aside, so that it does not hold up the others.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import redis
 from django.core.exceptions import ValidationError
-from django.db import DataError, IntegrityError, transaction
+from django.db import DataError, IntegrityError
 
 from inference.protocol import keys
 from inference.protocol.progress import Entry
-from inference.protocol.reports import Delivery, Report, Settlement
-from records.models import RequestRecord
+from inference.protocol.reports import Delivery, Report, Settlement, Trigger
+from records.merging import merge
+from records.spool import BAD_REPORTS as BAD_REPORTS
+from records.spool import set_aside
 
 SETTLE_DELAY_MS = 500
 BATCH = 1000
-BAD_REPORTS = "sluice:reports:bad"  # stream: what was set aside, whence and why
-_BAD_KEPT = 100_000  # some 40 MB
 
 # What one bad report causes, and the absence of a database, or of a table in it, does not.
 _REFUSALS = (DataError, IntegrityError, ValidationError, ValueError, TypeError, OverflowError)
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
-_SETTLEMENT_FIELDS = (
-    "outcome", "output_tokens", "cached_tokens", "attempts", "worker", "finished_at", "queue_ms", "prefill_ms",
-    "generation_ms",
-)  # fmt: skip
-_FIRST_READER_FIELDS = ("gateway", "streamed", "ttft_ms", "stream_ms", "tbt_p99_ms", "total_ms", "stages")
-_READERS_FIELDS = ("bytes_sent", "resumes", "readers")
+Kind = type[Settlement] | type[Delivery] | type[Trigger]
+Write = Callable[[Any], set[str]]  # of reports; returns the ids of those that come too late
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 logger = logging.getLogger(__name__)
 
 
@@ -49,15 +44,20 @@ class Arrival:
     stream: str
     id: bytes
     fields: dict[bytes, bytes]
-    report: Report | None = None
+    kind: Kind
+    report: Report | Trigger | None = None
     fault: str = ""
 
 
 def store_reports(client: redis.Redis) -> int:
     """Store one batch of reports; return how many were read."""
-    arrivals = _read(client)
+    return move(client, _read(client), merge)
+
+
+def move(client: redis.Redis, arrivals: Sequence[Arrival], write: Write) -> int:
+    """Have arrivals written, then take them out of Redis, and set aside what was refused; return how many they are."""
     if arrivals:
-        _store(arrivals)
+        _store(arrivals, write)
         _set_aside(client, [arrival for arrival in arrivals if arrival.fault])
         for stream in {arrival.stream for arrival in arrivals}:
             client.xdel(stream, *(arrival.id for arrival in arrivals if arrival.stream == stream))
@@ -67,51 +67,48 @@ def store_reports(client: redis.Redis) -> int:
 def _read(client: redis.Redis) -> list[Arrival]:
     seconds, micros = client.time()
     now = seconds * 1000 + micros // 1000
-    deliveries = _arrivals(client, keys.DELIVERIES, now, Delivery)
+    deliveries = arrivals_in(client, keys.DELIVERIES, Delivery, until_ms=now)
     if len(deliveries) == BATCH:
         return deliveries  # there may be more, and no settlement goes before its delivery
     names = sorted(name.decode() for name in cast(set[bytes], client.smembers(keys.MODELS)))
-    streams = [_arrivals(client, keys.settlements(name), now - SETTLE_DELAY_MS, Settlement) for name in names]
+    until_ms = now - SETTLE_DELAY_MS
+    streams = [arrivals_in(client, keys.settlements(name), Settlement, until_ms=until_ms) for name in names]
     return [arrival for stream in (deliveries, *streams) for arrival in stream]
 
 
-def _arrivals(
-    client: redis.Redis, stream: str, until_ms: int, kind: type[Settlement] | type[Delivery]
-) -> list[Arrival]:
-    entries = cast(list[Entry], client.xrange(stream, max=str(until_ms), count=BATCH))
-    return [_decoded(Arrival(stream=stream, id=entry_id, fields=fields), kind) for entry_id, fields in entries]
+def arrivals_in(client: redis.Redis, stream: str, kind: Kind, *, until_ms: int | None = None) -> list[Arrival]:
+    """Return a batch of what lies in a stream, the oldest first."""
+    entries = cast(list[Entry], client.xrange(stream, max="+" if until_ms is None else str(until_ms), count=BATCH))
+    return [_decoded(Arrival(stream=stream, id=entry_id, fields=fields, kind=kind)) for entry_id, fields in entries]
 
 
-def _decoded(arrival: Arrival, kind: type[Settlement] | type[Delivery]) -> Arrival:
+def _decoded(arrival: Arrival) -> Arrival:
     try:
-        arrival.report = kind.decode(arrival.fields[b"r"])
+        arrival.report = arrival.kind.decode(arrival.fields[b"r"])
     except _UNREADABLE as error:
         arrival.fault = f"cannot be read ({type(error).__name__})"
     return arrival
 
 
-def _store(arrivals: Sequence[Arrival]) -> None:
+def _store(arrivals: Sequence[Arrival], write: Write) -> None:
     """Write all rows in one transaction or, when one will not do, each alone, noting what was refused."""
     try:
-        merge([arrival.report for arrival in arrivals if arrival.report])
-    except _REFUSALS:
-        for arrival in arrivals:
-            _store_alone(arrival)
-
-
-def _store_alone(arrival: Arrival) -> None:
-    if arrival.report is None:
-        return
-    try:
-        merge([arrival.report])
+        late = write([arrival.report for arrival in arrivals if arrival.report])
     except _REFUSALS as error:
-        arrival.fault = f"was refused by the database ({type(error).__name__})"  # the message may quote the row
+        if len(arrivals) > 1:
+            for arrival in arrivals:
+                _store([arrival], write)
+        else:
+            arrivals[0].fault = f"was refused by the database ({type(error).__name__})"  # the message may quote the row
+        return
+    for arrival in arrivals:
+        if arrival.report and arrival.report.id in late:
+            arrival.fault = "came when the records of its time had been pruned"
 
 
 def _set_aside(client: redis.Redis, arrivals: Iterable[Arrival]) -> None:
     for arrival in arrivals:
-        entry = {b"stream": arrival.stream, b"id": arrival.id, b"fault": arrival.fault} | arrival.fields
-        client.xadd(BAD_REPORTS, cast(Any, entry), maxlen=_BAD_KEPT, approximate=True)
+        set_aside(client, (arrival.id, _without_text(arrival)), origin=arrival.stream, fault=arrival.fault)
         name = arrival.report.id if arrival.report else "unknown"
         logger.error(
             "the report %s of message %.60s %s: set aside in %s",
@@ -119,64 +116,11 @@ def _set_aside(client: redis.Redis, arrivals: Iterable[Arrival]) -> None:
         )
 
 
-def merge(reports: Sequence[Report]) -> None:
-    """Insert the reports' rows, or update their part of rows that are there; all or none.
-
-    The order does not count, nor does how often a report comes.
-    """
-    settlements = {report.id: report for report in reports if isinstance(report, Settlement)}
-    deliveries = [report for report in reports if isinstance(report, Delivery)]
-    with transaction.atomic():
-        if settlements:
-            _write([_settled(report) for report in settlements.values()], _SETTLEMENT_FIELDS)
-        if deliveries:
-            _merge_deliveries(deliveries)
-
-
-def _write(rows: Iterable[RequestRecord], fields: Sequence[str]) -> None:
-    RequestRecord.objects.bulk_create(
-        sorted(rows, key=lambda row: row.id),  # in one order, so that two at once cannot deadlock
-        update_conflicts=True, unique_fields=["id"], update_fields=fields,
-    )  # fmt: skip
-
-
-def _settled(report: Settlement) -> RequestRecord:
-    values: dict[str, Any] = {name: getattr(report, name) for name in _SETTLEMENT_FIELDS}
-    return _row(report, **values | {"finished_at": _time(report.finished_at)})
-
-
-def _merge_deliveries(deliveries: Sequence[Delivery]) -> None:
-    rows = {report.id: _row(report) for report in deliveries}
-    _write(
-        rows.values(), ("model",)
-    )  # changes nothing, but makes a row or holds it: two at once must not lose a reader
-    held = RequestRecord.objects.in_bulk(rows)
-    for report in deliveries:
-        _add_reader(held[report.id], report)
-    _write(held.values(), (*_FIRST_READER_FIELDS, *_READERS_FIELDS))
-
-
-def _add_reader(row: RequestRecord, report: Delivery) -> None:
-    """Add a reader to its row: bytes and resumes add up, the times are those of whoever came first."""
-    row.readers[report.reader] = [float(report.late_ms), int(report.bytes_sent), int(report.resumed)]
-    if report.reader == min(row.readers, key=lambda reader: (row.readers[reader][0], reader)):
-        for name in _FIRST_READER_FIELDS:
-            setattr(row, name, getattr(report, name))
-    row.bytes_sent = sum(size for _, size, _ in row.readers.values())
-    row.resumes = sum(resumed for *_, resumed in row.readers.values())
-
-
-def _row(report: Report, **values: Any) -> RequestRecord:
-    return RequestRecord(
-        id=report.id,
-        organization_id=report.organization,
-        key_id=report.key,
-        model=report.model,
-        created_at=_time(report.created_at),
-        input_tokens=report.input_tokens,
-        **values,
-    )
-
-
-def _time(seconds: float) -> datetime:
-    return _EPOCH + timedelta(seconds=seconds)
+def _without_text(arrival: Arrival) -> dict[bytes, bytes]:
+    """Return what is kept of a report: of a trigger no text, since nobody clears it there when its time is over."""
+    if arrival.kind is not Trigger:
+        return arrival.fields
+    try:
+        return {b"r": json.dumps(json.loads(arrival.fields[b"r"]) | {"text": ""}).encode()}
+    except _UNREADABLE:
+        return {b"r": b""}  # where the text is in it cannot be told

@@ -1,1 +1,1 @@
-"""Safety policies as operators edit them; the checks themselves run in the worker (`inference.safety`)."""
+"""Safety policies and blocklists: what is checked, whoever sends it."""

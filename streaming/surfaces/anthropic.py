@@ -8,22 +8,29 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from common.decoding import convert, decode
 from common.errors import InvalidRequest
 from inference.protocol.events import PING
 from inference.protocol.requests import Sampling
 from streaming.schemas import JsonSchema
 from streaming.surfaces.assembling import assemble as assemble
-from streaming.surfaces.decoding import convert, decode
+from streaming.surfaces.hints import Hint
 from streaming.surfaces.tool_turns import MAX_TOOLS, TOOL_NAME, PendingCalls, Tools, add_turn
 from streaming.wanted import Asked, Tool, ToolChoice, Turn, Wanted, random_seed
-
-# Hints that cannot change what the answer means: taken, and nothing comes of them here.
-Hint = Any
 
 
 class TextBlock(Struct, tag="text", tag_field="type", forbid_unknown_fields=True):
     """A block of text."""
 
+    text: str
+    cache_control: Hint = None
+    citations: None = None
+
+
+class OnlyText(Struct, forbid_unknown_fields=True):
+    """A block of text where no other kind is taken. (A tag would be optional there.)"""
+
+    type: Literal["text"]
     text: str
     cache_control: Hint = None
     citations: None = None
@@ -43,12 +50,12 @@ class ToolResultBlock(Struct, tag="tool_result", tag_field="type", forbid_unknow
     """A call's result."""
 
     tool_use_id: str
-    content: str | list[TextBlock] = ""
+    content: str | list[OnlyText] = ""
     is_error: bool | None = None
     cache_control: Hint = None
 
 
-Text = str | list[TextBlock]
+Text = str | list[OnlyText]
 Content = str | list[TextBlock | ToolUseBlock | ToolResultBlock]
 
 
@@ -99,9 +106,10 @@ class NoChoice(Struct, tag="none", tag_field="type", forbid_unknown_fields=True)
     """The model calls no tool."""
 
 
-class JsonFormat(Struct, tag="json_schema", tag_field="type", forbid_unknown_fields=True):
+class JsonFormat(Struct, forbid_unknown_fields=True):
     """An answer that is JSON of a schema."""
 
+    type: Literal["json_schema"]
     schema: dict[str, Any]
 
 
@@ -308,7 +316,7 @@ def _blocks(content: Content) -> Sequence[TextBlock | ToolUseBlock | ToolResultB
     return [TextBlock(content)] if isinstance(content, str) else content
 
 
-def _joined(content: Text) -> str:
+def _joined(content: str | Sequence[TextBlock | OnlyText]) -> str:
     return content if isinstance(content, str) else "\n".join(block.text for block in content)
 
 

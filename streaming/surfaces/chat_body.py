@@ -8,14 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from common.decoding import decode
 from common.errors import InvalidRequest
 from inference.protocol.requests import Sampling
 from streaming.schemas import JsonSchema
-from streaming.surfaces.decoding import decode
+from streaming.surfaces.hints import Hint
 from streaming.surfaces.tool_turns import MAX_TOOLS, TOOL_NAME, PendingCalls, Tools, add_turn
 from streaming.wanted import Tool, ToolChoice, Turn, Wanted, random_seed
-
-Hint = Any  # taken, and nothing comes of it here
 
 # What a function without `parameters` takes, and any object.
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -17,6 +17,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from accounts.keys import create_key, find_key, revoke, rotate
 from accounts.models import ApiKey, Member, Organization, new_key_id
+from safety.models import SafetyPolicy
 from tests.conftest import Tenant
 
 pytestmark = pytest.mark.django_db
@@ -73,6 +74,20 @@ class TestMaking:
     ) -> None:
         assert complaint in text_of(admin_client.post(f"{KEYS}add/", form_of(alice, **wrong)))
         assert ApiKey.objects.count() == 1
+
+    def test_policies_are_those_there_are(self, admin_client: Client, alice: Tenant) -> None:
+        SafetyPolicy.objects.create(name="mine")
+        form = form_of(alice, policy="mine", new_id=new_key_id())
+        (plain,) = PLAIN.findall(text_of(admin_client.post(f"{KEYS}add/", form)))
+        key = find_key(plain)
+        assert key is not None
+        assert key.policy == "mine"
+        page = f"{ORGANIZATIONS}{alice.key.organization_id}/change/"
+        assert '<option value="mine">mine</option>' in text_of(admin_client.get(page))
+        assert '<option value="" selected>(standard)</option>' in text_of(admin_client.get(page))
+        assert "not one of the available choices" in text_of(
+            admin_client.post(f"{KEYS}add/", form_of(alice, policy="none"))
+        )
 
     def test_it_rejects_what_the_organisation_would_make_nothing_of(self, admin_client: Client, alice: Tenant) -> None:
         Organization.objects.update(scopes=["usage"], allowed_models=["small"])

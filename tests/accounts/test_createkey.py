@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts.keys import find_key
 from accounts.models import ApiKey, Organization
 from accounts.terms import LIMITS
+from safety.models import SafetyPolicy
 
 pytestmark = pytest.mark.django_db
 
@@ -70,6 +71,12 @@ def test_limits_and_bounds_are_kept() -> None:
     assert timedelta(days=29) < key.expires_at - timezone.now() <= timedelta(days=30)
 
 
+def test_a_policy_of_ones_own() -> None:
+    SafetyPolicy.objects.create(name="mine")
+    call_command("createkey", "laptop", "--policy", "mine", stdout=StringIO(), stderr=StringIO())
+    assert ApiKey.objects.get().policy == "mine"
+
+
 def test_without_them_a_key_is_unlimited() -> None:
     call_command("createkey", "laptop", stdout=StringIO(), stderr=StringIO())
     key = ApiKey.objects.get()
@@ -85,7 +92,7 @@ def test_without_them_a_key_is_unlimited() -> None:
         ("--budget-tokens 1e6", "--budget-tokens: expected"),
         ("--max-streams 9999999999999", "--max-streams: expected"),
         ("--priority urgent", "--priority: invalid choice"),
-        ("--policy none", "--policy: invalid choice"),
+        ("--policy none", "policy: expected off, standard, strict-output, strict"),
         ("--scope root", "--scope: expected some of inference, usage, admin"),
         ("--scope ,", "--scope: expected"),
         ("--models ,", "--models: expected names between commas"),

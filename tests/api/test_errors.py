@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from django.test import Client, RequestFactory
 from rest_framework import exceptions
@@ -76,6 +77,25 @@ def test_a_fault_is_in_the_log_under_its_id(client: Client, alice: Tenant, caplo
     assert "broken" not in r.json()["error"]["message"]
     (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert record.__dict__["tail"] == f" [{r.json()['request_id']}]"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+def test_without_the_database_it_is_another_time(client: Client, alice: Tenant, error: type[Exception]) -> None:
+    client.raise_request_exception = False
+    with patch.object(RequestRecord.objects, "filter", side_effect=error("secret host")):
+        r = client.get("/v1/requests", headers=alice.headers)
+    assert (r.status_code, r.json()["error"]["type"]) == (503, "api_error")
+    assert r.headers["retry-after"] == "5"
+    assert "secret" not in r.json()["error"]["message"]
+
+
+@pytest.mark.django_db
+def test_without_the_database_there_are_no_pages(admin_client: Client) -> None:
+    admin_client.raise_request_exception = False
+    with patch.object(RequestRecord.objects, "get_queryset", side_effect=OperationalError("secret host")):
+        r = admin_client.get("/admin/records/requestrecord/")
+    assert (r.status_code, r.content) == (503, b"The database does not answer now.")
 
 
 @pytest.mark.parametrize("openai", [True, False])

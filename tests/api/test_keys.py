@@ -16,6 +16,7 @@ from django.utils import timezone
 from accounts.finding import find_caller
 from accounts.keys import create_key, find_key, rotate
 from accounts.models import ApiKey, Organization
+from safety.models import SafetyPolicy
 from tests.conftest import Tenant
 
 pytestmark = pytest.mark.django_db
@@ -103,6 +104,14 @@ class TestCreate:
         assert complaint in complaint_of(ask("POST", KEYS, {"name": "new", "scopes": ["inference"]} | given))
         assert ApiKey.objects.count() == 2
 
+    def test_policies_are_measured_by_their_strictness(self, ask: Ask) -> None:
+        for name, strictness in (("lax", 19), ("firm", 21)):
+            SafetyPolicy.objects.create(name=name, strictness=strictness)
+        Organization.objects.update(policy="strict-output")
+        r = ask("POST", KEYS, {"name": "new", "policy": "lax"})
+        assert complaint_of(r).startswith("policy: expected strict-output or firm or strict: the organisation has")
+        assert ask("POST", KEYS, {"name": "new", "policy": "firm"}).json()["policy"] == "firm"
+
     def test_without_saying_it_gives_what_there_is_of_the_usual(self, ask: Ask) -> None:
         Organization.objects.update(scopes=["inference", "admin"])
         assert ask("POST", KEYS, {"name": "new"}).json()["scopes"] == ["inference"]
@@ -138,6 +147,8 @@ class TestCreate:
             ({"name": "x", "shadow": "yes"}, "shadow: expected true or false."),
             ({"name": "x", "priority": "urgent"}, "priority: expected batch, standard, priority or null."),
             ({"name": "x", "policy": 1}, "policy: expected"),
+            ({"name": "x", "policy": ""}, "policy: expected"),
+            ({"name": "x", "policy": "none"}, "policy: expected off, standard, strict-output, strict or null."),
             ({"name": "x", "expires_at": "soon"}, "expires_at: expected a time to come"),
             ({"name": "x", "expires_at": 5}, "expires_at: expected"),
             ({"name": "x", "expires_at": "2001-01-01"}, "expires_at: expected"),

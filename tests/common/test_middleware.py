@@ -1,4 +1,4 @@
-"""One id per request, on whatever Django answers."""
+"""One id per request, on whatever Django answers, and no NULs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
+from accounts.keys import create_key
 from common.middleware import RequestIdInLog, RequestIds, request_id_of
 
 
@@ -37,6 +38,24 @@ def test_the_view_sees_the_id_of_the_header(rf: RequestFactory) -> None:
 def test_a_caller_cannot_choose_it(rf: RequestFactory) -> None:
     request = rf.get("/", headers={"request-id": "req_mine", "sluice.request-id": "req_mine"})
     assert request_id_of(request) != "req_mine"
+
+
+@pytest.mark.parametrize(
+    ("path", "cookie"), [("/admin/%00", ""), ("/admin/?q=%00", ""), ("/admin/", r'sessionid="abcdefgh\000"')]
+)
+def test_a_nul_is_refused(client: Client, path: str, cookie: str) -> None:
+    r = client.get(path, headers={"cookie": cookie})
+    assert r.status_code == 400
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["requests", "organization/keys", "messages/batches"])
+def test_nor_does_one_fail_under_v1(client: Client, name: str) -> None:
+    _, plain = create_key(name="all", scopes=["inference", "usage", "admin"])
+    for path in (f"/v1/{name}/a%00b", f"/v1/{name}?limit=%00", f"/v1/{name}?cursor=%00", f"/v1/{name}?after_id=%00"):
+        r = client.get(path, headers={"x-api-key": plain})
+        assert r.status_code in (400, 404), path
+        assert r.json()["error"]["type"] in ("invalid_request_error", "not_found_error")
 
 
 def line_of(**extra: object) -> str:

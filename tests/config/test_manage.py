@@ -16,10 +16,10 @@ OPEN = 0o022  # the usual umask, under which everybody reads everything
 
 
 def run(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    ours = {"SLUICE_HOME": str(home), "SLUICE_MODELS": "", "DATABASE_URL": ""}
     return subprocess.run(
         [sys.executable, *arguments],
-        cwd=ROOT, env=os.environ | {"SLUICE_HOME": str(home), "SLUICE_MODELS": ""} | environment, umask=OPEN,
-        capture_output=True, text=True,
+        cwd=ROOT, env=os.environ | ours | environment, umask=OPEN, capture_output=True, text=True,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -14,12 +15,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx
 import pytest
 from django.conf import settings
 
+from config.leash import leashed
+from tests.databases import closed, make_database, rows
 from tests.environment import ROOT
 
 READY_S = 120.0
@@ -33,7 +36,7 @@ def free_port() -> int:
 
 @dataclass
 class Product:
-    """One `manage.py serve` with a home of its own."""
+    """One `manage.py serve` with a home and a database of its own, on PostgreSQL where the tests have one."""
 
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
@@ -42,7 +45,10 @@ class Product:
 
     def __post_init__(self) -> None:
         models = str(settings.SLUICE.models_path)
-        self.environment = os.environ | {"SLUICE_HOME": str(self.home), "SLUICE_MODELS": models} | self.environment
+        server = os.environ.get("TEST_DATABASE_URL")
+        self.database = self.environment.get("DATABASE_URL") or (make_database(server) if server else "")
+        ours = {"SLUICE_HOME": str(self.home), "SLUICE_MODELS": models, "DATABASE_URL": self.database}
+        self.environment = os.environ | ours | self.environment
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,15 +63,21 @@ class Product:
         command = [sys.executable, "manage.py", "serve", "--port", str(self.port), *self.arguments]
         with open(self.home / "serve.log", "ab") as out:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=self.environment, stdout=out, stderr=out, start_new_session=True
+                leashed(tuple(command)), cwd=ROOT, env=self.environment, stdout=out, stderr=out, start_new_session=True
             )
+        try:
+            self._wait_until_ready(self.process)
+        except BaseException:  # a test's timeout, too
+            self.stop()
+            raise
+        return self
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline and self.process.poll() is None:
-            if self.ready():
-                return self
+        while not self.ready():
+            assert process.poll() is None, f"it has ended\n{self.log[-4000:]}"
+            assert time.monotonic() < deadline, f"not ready\n{self.log[-4000:]}"
             time.sleep(0.1)
-        self.stop()
-        raise AssertionError(f"not ready\n{self.log[-4000:]}")
 
     def ready(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
@@ -85,6 +97,32 @@ class Product:
         command = [sys.executable, "manage.py", *arguments]
         done = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True)
         return done.stdout.strip()
+
+    @contextlib.contextmanager
+    def without_database(self) -> Iterator[None]:
+        """Put something where the database was that cannot be opened; on PostgreSQL, lock everybody out."""
+        if self.database:
+            with closed(self.database):
+                yield
+            return
+        database = self.home / "sluice.sqlite3"
+        moved = [(path, path.with_name(f"{path.name}.away")) for path in self.home.glob("sluice.sqlite3*")]
+        for path, away in moved:
+            path.rename(away)
+        database.mkdir()
+        try:
+            yield
+        finally:
+            database.rmdir()
+            for path, away in moved:
+                away.rename(path)
+
+    def rows(self, query: LiteralString) -> list[tuple[Any, ...]]:
+        """What a query of its database finds."""
+        if self.database:
+            return rows(self.database, query)
+        with contextlib.closing(sqlite3.connect(self.home / "sluice.sqlite3")) as database:
+            return database.execute(query).fetchall()
 
     def processes(self, word: str = "") -> list[int]:
         """The processes below `serve` that have a word in their command line."""

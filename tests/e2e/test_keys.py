@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -17,22 +15,6 @@ pytestmark = pytest.mark.e2e
 def status(product: Product, key: str) -> int:
     """Ask on a connection of its own, which either gateway may take."""
     return httpx.get(product.url + "/v1/models", headers={"x-api-key": key}).status_code
-
-
-@contextmanager
-def without_database(product: Product) -> Iterator[None]:
-    """Put something where the database was that cannot be opened."""
-    database = product.home / "sluice.sqlite3"
-    moved = [(path, path.with_name(f"{path.name}.away")) for path in product.home.glob("sluice.sqlite3*")]
-    for path, away in moved:
-        path.rename(away)
-    database.mkdir()
-    try:
-        yield
-    finally:
-        database.rmdir()
-        for path, away in moved:
-            away.rename(path)
 
 
 def test_a_revoked_key_is_refused_within_a_second(simulated: Product) -> None:
@@ -57,7 +39,7 @@ def test_a_rotated_key_has_two_texts_for_a_while(simulated: Product) -> None:
 def test_without_the_database_a_key_goes_on_at_every_gateway(simulated: Product) -> None:
     key = simulated.manage("createkey", "steady")
     assert status(simulated, key) == 200, "one of them knows it now"
-    with without_database(simulated):
+    with simulated.without_database():
         assert {status(simulated, key) for _ in range(40)} == {200}
     assert status(simulated, key) == 200
 

@@ -13,6 +13,8 @@ from inference.engines.base import StepOutput
 from inference.generation import Generation
 from inference.protocol.events import MessageEvents
 from inference.protocol.progress import encode_ids, progress_of
+from inference.safety.checks import Checks
+from inference.safety.judge import judge
 from tests.inference.tools import a_request
 
 
@@ -28,6 +30,18 @@ def byte_tokenizer() -> Tokenizer:
 START = MessageEvents().message_start(message_id="msg_1", model="m", input_tokens=3, retry_ms=2000)
 
 
+def feed(generation: Generation, output: StepOutput) -> None:
+    """Give a message what a step gave, as its worker does."""
+    generation.push(output)
+    go_on(generation)
+
+
+def go_on(generation: Generation) -> None:
+    """Have judged what a message asks for."""
+    judge(generation.asks())
+    generation.proceed()
+
+
 class Log:
     """Collects what a generation writes, as the log would."""
 
@@ -38,10 +52,13 @@ class Log:
     def ids(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(text).ids)
 
-    def generation(self, attempt: int = 1, **changes: Any) -> Generation:
+    def generation(self, attempt: int = 1, checks: Checks | None = None, **changes: Any) -> Generation:
         progress = progress_of([(b"1-0", {b"f": START}), *self.entries])
         claim = Claim(id="msg_1", attempt=attempt, pen=attempt, age_ms=9.0, payload=b"")
-        return Generation(claim, a_request(**changes), Taken(progress=progress, waited_ms=5.0), self.vocabulary)
+        taken = Taken(progress=progress, waited_ms=5.0)
+        generation = Generation(claim, a_request(**changes), taken, self.vocabulary, checks)
+        go_on(generation)
+        return generation
 
     def drain(self, generation: Generation) -> None:
         batch = generation.take()
@@ -54,7 +71,7 @@ class Log:
         for i, token_id in enumerate(token_ids := self.ids(text)):
             last = i == len(token_ids) - 1
             if generation.outcome is None:
-                generation.accept(StepOutput("msg_1", (token_id,), **(output if last else {})))
+                feed(generation, StepOutput("msg_1", (token_id,), **(output if last else {})))
             self.drain(generation)
 
     @property

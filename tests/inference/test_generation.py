@@ -10,8 +10,7 @@ from inference.engines.base import StepOutput
 from inference.generation import Generation
 from inference.protocol.progress import Progress, progress_of
 from inference.protocol.reports import Settlement
-from inference.safety.gate import UnknownPolicy
-from tests.inference.logs import Log, byte_tokenizer
+from tests.inference.logs import Log, byte_tokenizer, feed
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +51,7 @@ def test_a_character_is_never_cut(log: Log) -> None:
 
 def test_an_incomplete_character_at_the_end_is_dropped_but_billed(log: Log) -> None:
     generation = log.generation()
-    generation.accept(StepOutput("msg_1", log.ids("a🙂")[:3], "max_tokens"))
+    feed(generation, StepOutput("msg_1", log.ids("a🙂")[:3], "max_tokens"))
     log.drain(generation)
     assert log.text == "a"
     assert log.events[-2]["usage"]["output_tokens"] == 3
@@ -60,7 +59,7 @@ def test_an_incomplete_character_at_the_end_is_dropped_but_billed(log: Log) -> N
 
 def test_an_empty_answer_has_no_block(log: Log) -> None:
     generation = log.generation()
-    generation.accept(StepOutput("msg_1", (), "end_of_text"))
+    feed(generation, StepOutput("msg_1", (), "end_of_text"))
     log.drain(generation)
     assert log.kinds == ["message_delta", "message_stop"]
     assert settlement_of(generation).output_tokens == 0
@@ -101,7 +100,7 @@ def test_a_cancel_closes_the_block(log: Log) -> None:
 def test_an_engine_error_is_typed_and_comes_last(log: Log) -> None:
     generation = log.generation()
     log.say(generation, "He")
-    generation.accept(StepOutput("msg_1", (), "error", "It broke."))
+    feed(generation, StepOutput("msg_1", (), "error", "It broke."))
     log.drain(generation)
     assert log.kinds == ["start", "stop", "error"]
     assert log.events[-1]["error"] == {"type": "api_error", "message": "It broke."}
@@ -116,14 +115,14 @@ def test_another_worker_goes_on_after_any_token(log: Log, cut: int) -> None:
     first = Log(log.tokenizer, log.vocabulary)
     dying = first.generation(stop_sequences=stops)
     for token_id in log.ids(text)[:cut]:
-        dying.accept(StepOutput("msg_1", (token_id,)))
+        feed(dying, StepOutput("msg_1", (token_id,)))
         first.drain(dying)
     heir = first.generation(attempt=2, stop_sequences=stops)
     released = heir.released
     for token_id in log.ids(text)[released:]:
-        heir.accept(StepOutput("msg_1", (token_id,)))
+        feed(heir, StepOutput("msg_1", (token_id,)))
         first.drain(heir)
-    heir.accept(StepOutput("msg_1", (), "end_of_text"))
+    feed(heir, StepOutput("msg_1", (), "end_of_text"))
     first.drain(heir)
     assert first.text.startswith(whole)
     assert first.text == text
@@ -145,9 +144,9 @@ def test_progress_is_what_the_log_says() -> None:
 
 def test_a_batch_that_was_refused_comes_first_again(log: Log) -> None:
     generation = log.generation()
-    generation.accept(StepOutput("msg_1", log.ids("a")))
+    feed(generation, StepOutput("msg_1", log.ids("a")))
     assert generation.put_back(generation.take()) == 0
-    generation.accept(StepOutput("msg_1", log.ids("b"), "end_of_text"))
+    feed(generation, StepOutput("msg_1", log.ids("b"), "end_of_text"))
     assert generation.put_back(batch := generation.take()) > 0
     assert (batch.first_id, batch.outcome, batch.deltas) == (2, "end_turn", 2)
     log.drain(generation)
@@ -159,10 +158,5 @@ def test_it_is_due_for_news_and_now_and_then(log: Log) -> None:
     due = [generation.is_due]
     generation.take()
     due.append(generation.is_due)
-    generation.accept(StepOutput("msg_1", log.ids("a")))
+    feed(generation, StepOutput("msg_1", log.ids("a")))
     assert [*due, generation.is_due] == [True, False, True]
-
-
-def test_a_policy_that_it_does_not_know_lets_nothing_out(log: Log) -> None:
-    with pytest.raises(UnknownPolicy):
-        log.generation(policy="strict")

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 from inference.engines.base import StepOutput
 from inference.protocol import keys, scripts
 from inference.protocol.requests import VERSION
+from inference.safety.book import NotReady
 from tests.inference.tools import MODEL, Bench, a_request, enqueue
 
 
@@ -149,6 +150,23 @@ def test_a_policy_that_nobody_knows_fails_closed(bench: Bench) -> None:
     assert bench.submitted == []
     assert "of-tomorrow" in bench.events()[-1]["error"]["message"]
     assert bench.outcomes == ["error"]
+
+
+def test_a_request_whose_checks_are_being_loaded_holds_up_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(reference: str) -> None:
+        if reference != "off":
+            raise NotReady(reference)
+
+    monkeypatch.setattr(bench.worker._book, "checks_of", load)
+    enqueue(bench.store, a_request(policy="strict@1"))
+    enqueue(bench.store, a_request("msg_2"))
+    bench.turn()
+    assert bench.submitted == ["msg_2"]
+    assert bench.store.zrange(keys.ready(MODEL), 0, -1) == [b"msg_1"]
+    monkeypatch.setattr(bench.worker._book, "checks_of", lambda reference: None)
+    bench.worker._claim_due = 0.0
+    bench.turn()
+    assert bench.submitted == ["msg_2", "msg_1"]
 
 
 def test_a_log_that_nobody_can_read_ends_its_message_alone(bench: Bench) -> None:

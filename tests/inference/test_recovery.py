@@ -15,8 +15,13 @@ from inference.engines.base import StepOutput
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents
 from inference.protocol.progress import Entry
+from inference.protocol.reports import Trigger
 from tests.inference.tools import MODEL, Bench, a_request, enqueue, entries_of, roll_back, snapshot
 
+TRIGGER = Trigger(
+    message="msg_1", organization="org_1", key="key_1", model=MODEL, policy="p", check="patterns",
+    category="secrets.jwt", action="flag", side="output", position=0, score=1.0, span="0a", found_at=1.0,
+)  # fmt: skip
 WORDS = ["the", "tide", "came", "in", "over", "the", "stones", "and", "took", "the", "boat", "away"]
 
 
@@ -138,7 +143,8 @@ def test_what_ended_shortly_before_is_ended_and_settled_again(bench: Bench, ids:
     for _ in range(3):
         bench.turn()
     assert log_of(bench)[1:] == seen[1:]
-    assert set(bench.settlements()) == set(settled), "told once more, maybe, and the same"
+    told = {settlement.encode() for settlement in bench.settlements()}
+    assert told == {settlement.encode() for settlement in settled}, "told once more, maybe, and the same"
     assert bench.submitted == ["msg_1"]
     assert bench.is_forgotten()
 
@@ -311,7 +317,7 @@ class TestAfterAnOutage:
         bench.store.script_flush()
         bench.turn()
         bench.turn()
-        assert len(set(bench.settlements())) == 1
+        assert len({settlement.encode() for settlement in bench.settlements()}) == 1
         assert bench.is_forgotten()
 
 
@@ -372,3 +378,19 @@ def _lose_a_reply(bench: Bench) -> None:
         return send(broker, calls)
 
     broker._pipeline = twice  # type: ignore[method-assign]  # for the instance alone
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_checks_found_is_told_again(bench: Bench, ids: list[int], ended: bool) -> None:
+    begin(bench)
+    generation = bench.worker._running["msg_1"]
+    before = snapshot(bench.store)
+    generation.triggers.append(TRIGGER)
+    bench.turn(token(ids[0]))
+    if ended:
+        bench.turn(token(ids[1], finish="max_tokens"))
+    roll_back(bench.store, before)
+    bench.turn()
+    bench.turn()
+    told = {Trigger.decode(fields[b"r"]) for _, fields in entries_of(bench.store, keys.triggers(MODEL))}
+    assert told == {TRIGGER}

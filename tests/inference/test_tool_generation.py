@@ -15,7 +15,7 @@ from inference.detokenizer import Vocabulary
 from inference.engines.base import StepOutput
 from inference.generation import Generation
 from inference.protocol.tools import ToolUse
-from tests.inference.logs import Log, byte_tokenizer
+from tests.inference.logs import Log, byte_tokenizer, feed
 
 TOOLS = ToolUse(format="hermes", names=("f", "get_weather"))
 ONE = ToolUse(format="hermes", names=("f", "get_weather"), parallel=False)
@@ -125,7 +125,7 @@ def test_a_call_that_is_cut_stays_open_and_an_error_follows(log: Log, end: str) 
     elif end == "fail":
         generation.fail("timeout", kind="timeout_error", message="Too long.")
     else:
-        generation.accept(StepOutput("msg_1", (), "error", "It broke."))
+        feed(generation, StepOutput("msg_1", (), "error", "It broke."))
     log.drain(generation)
     assert log.kinds == ["start", "error"]
     assert content_of(log) == [("f", '{"a"', False)]
@@ -178,13 +178,13 @@ def continued(log: Log, text: str, cut: int, **changes: Any) -> Log:
     first = Log(log.tokenizer, log.vocabulary)
     dying, token_ids = first.generation(**changes), log.ids(text)
     for token_id in token_ids[:cut]:
-        dying.accept(StepOutput("msg_1", (token_id,)))
+        feed(dying, StepOutput("msg_1", (token_id,)))
         first.drain(dying)
     heir = first.generation(attempt=2, **changes)
     for token_id in token_ids[heir.released :]:
-        heir.accept(StepOutput("msg_1", (token_id,)))
+        feed(heir, StepOutput("msg_1", (token_id,)))
         first.drain(heir)
-    heir.accept(StepOutput("msg_1", (), "end_of_text"))
+    feed(heir, StepOutput("msg_1", (), "end_of_text"))
     first.drain(heir)
     return first
 
@@ -194,7 +194,7 @@ def test_another_worker_goes_on_after_any_token(log: Log, cut: int) -> None:
     changes: dict[str, Any] = {"tools": TOOLS, "stop_sequences": ("look. You", "ne!")}
     generation = log.generation(**changes)
     log.say(generation, TWO_CALLS)
-    generation.accept(StepOutput("msg_1", (), "end_of_text"))
+    feed(generation, StepOutput("msg_1", (), "end_of_text"))
     log.drain(generation)
     assert continued(log, TWO_CALLS, cut, **changes).entries == log.entries
 
@@ -214,12 +214,12 @@ class Tokens(Log):
     def run(self, generation: Generation, steps: list[tuple[int, ...]]) -> None:
         for step in steps:
             if generation.outcome is None:
-                generation.accept(StepOutput("msg_1", step))
+                feed(generation, StepOutput("msg_1", step))
                 self.drain(generation)
 
     def end(self, generation: Generation) -> None:
         if generation.outcome is None:
-            generation.accept(StepOutput("msg_1", (), "end_of_text"))
+            feed(generation, StepOutput("msg_1", (), "end_of_text"))
             self.drain(generation)
 
     @property

@@ -36,6 +36,12 @@ def test_it_works(bench: Bench, words: Tokenizer) -> None:
     assert bench.is_forgotten()
 
 
+def test_operators_can_see_who_has_a_message(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    assert bench.store.hget(keys.meta("msg_1"), "worker") == bench.worker.id.encode()
+
+
 def test_it_claims_no_more_than_fits(bench: Bench) -> None:
     for i in range(6):
         enqueue(bench.store, a_request(f"msg_{i}"))
@@ -209,8 +215,8 @@ def test_a_worker_that_stops_hands_its_messages_over(bench: Bench, words: Tokeni
         enqueue(bench.store, a_request(name))
     bench.turn()
     hello = tuple(words.encode("hello").ids)
-    bench.worker._accept(StepOutput("msg_1", hello))
-    bench.worker._accept(StepOutput("msg_2", hello, "max_tokens"))
+    bench.worker._take([StepOutput("msg_1", hello)])
+    bench.worker._take([StepOutput("msg_2", hello, "max_tokens")])
     bench.worker.stop()
     bench.worker.run()
     assert bench.store.zrange(keys.ready(MODEL), 0, -1) == [b"msg_1"]

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import cast
 
 import pytest
@@ -16,9 +16,11 @@ from django.conf import settings
 from inference.protocol import keys, quotas
 from inference.protocol.quotas import Period, accounting
 from inference.protocol.reports import Settlement
-from quotas.ledger import used_by_minute
+from quotas.ledger import used_before, used_by_minute
 from quotas.reconcile import COMPARED, FIRST_MINUTES, forget_old_periods, reconcile
-from records.store import merge, store_reports
+from records.merging import merge
+from records.pruning import days_ago, prune
+from records.store import store_reports
 from tests.conftest import Tenant
 from tests.quotas.tools import a_settlement
 
@@ -150,6 +152,12 @@ class TestSeeding:
         run(store)
         assert total(store, alice) == 150
 
+    def test_what_is_pruned_counts_on(self, store: redis.Redis, alice: Tenant, used: Make) -> None:
+        merge([used("old", 100, minutes_ago=70 * 24 * 60), used("now", 10)])
+        prune(days_ago(30))
+        assert run(store) == 10
+        assert total(store, alice) == total(store, alice, all_keys=True) == 110
+
     def test_what_was_counted_meanwhile_is_not_counted_again(
         self, store: redis.Redis, alice: Tenant, used: Make
     ) -> None:
@@ -169,6 +177,17 @@ class TestSeeding:
         merge([used("old", 100, minutes_ago=70 * 24 * 60)])
         run(store)
         assert total(store, alice, f"m{today().month}") == total(store, alice, f"d{today().day}") == 0
+
+    @pytest.mark.parametrize("since", [date.min, date(2026, 1, 31), date(2026, 2, 1)])
+    @pytest.mark.parametrize("until", ["2026-02-01T00:00", "2026-02-01T07:30", "2026-01-31T23:59"])
+    def test_whole_days_and_a_begun_one(self, alice: Tenant, used: Make, since: date, until: str) -> None:
+        moments = ["2026-01-30T23:59", "2026-01-31T12:00", "2026-02-01T00:00", "2026-02-01T08:00"]
+        for number, moment in enumerate(moments):
+            at = datetime.fromisoformat(f"{moment}Z").timestamp()
+            merge([replace(used(moment, 10**number), created_at=at)])
+        wanted = [10**i for i, moment in enumerate(moments) if str(since) <= moment and moment < until]
+        found = used_before(alice.key.organization_id, datetime.fromisoformat(f"{until}Z"), since=since)
+        assert found[alice.key.id] == found[alice.key.organization_id] == sum(wanted)
 
 
 def test_sums_of_old_periods_are_dropped(store: redis.Redis, alice: Tenant) -> None:

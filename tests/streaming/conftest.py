@@ -33,7 +33,7 @@ from streaming.prompts import PromptTemplate
 from streaming.routes import routes
 from tests.inference.tools import entries_of
 
-CALLER = Caller("key_1", "org_1", frozenset({"inference"}))
+CALLER = Caller("key_1", "org_1", frozenset({"inference"}), policy="off")
 
 
 class KnownCaller:

@@ -88,6 +88,7 @@ if __name__ == "__main__":
         sock,
         cors=Cors("https://shop.example"),
         max_body_bytes=1000,
+        larger_bodies={b"/larger": 2000},
         receive_timeout_s=0.8,
         tls=tls,
         budget_s=2.0,

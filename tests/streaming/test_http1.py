@@ -166,6 +166,10 @@ class TestLargeBodies:
         r = httpx.post(f"http://127.0.0.1:{server.port}/echo", content=b"x" * LARGE)
         assert (r.status_code, r.json()["error"]["type"]) == (413, "request_too_large")
 
+    @pytest.mark.parametrize(("path", "size", "status"), [("/larger?a=b", 2000, 200), ("/larger", 2001, 413)])
+    def test_a_path_may_take_more(self, server: Process, path: str, size: int, status: int) -> None:
+        assert httpx.post(f"http://127.0.0.1:{server.port}{path}", content=b"x" * size).status_code == status
+
     def test_in_chunks(self, server: Process) -> None:
         pieces = (b"x" * 100_000 for _ in range(100))
         r = httpx.post(f"http://127.0.0.1:{server.port}/echo", content=pieces)

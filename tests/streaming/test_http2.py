@@ -184,6 +184,13 @@ class TestDeadlines:
 
 
 class TestLargeBodies:
+    @pytest.mark.parametrize(("path", "size", "status"), [("/larger?a=b", 2000, 200), ("/larger", 2001, 413)])
+    async def test_a_path_may_take_more(
+        self, server: Process, trust: ssl.SSLContext, path: str, size: int, status: int
+    ) -> None:
+        async with httpx.AsyncClient(http2=True, http1=False, verify=trust) as client:
+            assert (await client.post(url_of(server, path), content=b"x" * size)).status_code == status
+
     @pytest.mark.parametrize("announced", [True, False])
     async def test_a_client_that_sends_all_first_reads_the_answer(
         self, server: Process, trust: ssl.SSLContext, announced: bool

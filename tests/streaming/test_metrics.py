@@ -17,6 +17,7 @@ from inference.protocol import keys
 from inference.protocol.outcomes import OUTCOMES
 from inference.protocol.settings import Settings
 from inference.worker import Worker
+from records.spool import Spool
 from streaming.gateway import Gateway
 from streaming.measures import output_tokens
 from streaming.metrics import check_may_see
@@ -66,11 +67,16 @@ async def test_it_works(ask: Ask, gateway: Gateway, worker: Worker, store: redis
     for stage in ("auth", "validation", "enqueue", "queue", "prefill", "decode"):
         assert value(samples, "sluice_stage_seconds_count", stage=stage) == 1
     assert value(samples, "sluice_active_streams") == 0
-    assert value(samples, "sluice_safety_triggers_total") == 0
     assert value(samples, "sluice_worker_generated_tokens_total", model=settings.model, worker=worker.id) == 5
     assert value(samples, "sluice_worker_running", model=settings.model) == 0
     assert value(samples, "sluice_queued", model=settings.model) == 0
     assert (value(samples, "sluice_gateways"), value(samples, "sluice_redis_up")) == (1, 1)
+
+
+async def test_safety_triggers_are_told_by_what_they_are(gateway: Gateway, store: redis.Redis) -> None:
+    store.hset(keys.COUNTS, "safety_triggers_total|patterns|secrets.jwt|enforce", 2)
+    labels = {"check": "patterns", "category": "secrets.jwt", "action": "enforce"}
+    assert value(await scrape(gateway), "sluice_safety_triggers_total", **labels) == 2
 
 
 async def test_open_streams_are_counted_over_all_gateways(ask: Ask, gateway: Gateway, store: redis.Redis) -> None:
@@ -132,6 +138,11 @@ class TestExposition:
             OUTCOMES, 0
         ) | {"end_turn": 3}
         assert value(samples, "sluice_requests_total", outcome="of a newer worker") == 1
+
+    def test_what_waits_for_the_database_is_told(self) -> None:
+        samples = self.samples(Snapshot(spool=Spool(waiting=7, oldest_s=1.5, set_aside=2)))
+        names = ("sluice_spool_reports", "sluice_spool_oldest_seconds", "sluice_spool_set_aside")
+        assert [value(samples, name) for name in names] == [7, 1.5, 2]
 
     def test_buckets_add_up(self) -> None:
         counts = {"ttft_seconds|0.1": 2, "ttft_seconds|0.5": 3, "ttft_seconds|inf": 1, "ttft_seconds|sum": 1_500_000}

@@ -11,7 +11,8 @@ from django.db.models import Field
 
 from accounts.ceilings import excesses
 from accounts.models import ApiKey, Organization, all_scopes, default_scopes, model_names, new_key_id
-from accounts.terms import SCOPES
+from accounts.terms import DEFAULT_POLICY, SCOPES
+from safety.models import policy_names
 
 _KEY_ID = re.compile(r"key_[0-9A-Za-z]{24}")
 
@@ -49,6 +50,16 @@ class ModelNamesField(forms.CharField):
         return super().has_changed(self.prepare_value(initial), data)
 
 
+class PolicyField(forms.ChoiceField):
+    """A safety policy to choose, of those there are now."""
+
+    def __init__(self, *, unless: str, **more: Any) -> None:
+        def choices() -> list[tuple[str, str]]:
+            return [("", f"({unless})"), *((name, name) for name in policy_names())]
+
+        super().__init__(label="Safety policy", choices=choices, required=False, **more)
+
+
 class OrganizationForm(forms.ModelForm[Organization]):
     """An organisation."""
 
@@ -56,6 +67,7 @@ class OrganizationForm(forms.ModelForm[Organization]):
         initial=all_scopes, help_text="What its keys may have. Taking one away takes it from all of them."
     )
     allowed_models = ModelNamesField()
+    policy = PolicyField(unless=DEFAULT_POLICY)
 
     class Meta:
         model = Organization
@@ -68,6 +80,7 @@ class KeyForm(forms.ModelForm[ApiKey]):
     bounded: ClassVar[bool] = False
     scopes = ScopesField(initial=default_scopes)
     allowed_models = ModelNamesField()
+    policy = PolicyField(unless="the organisation's")
 
     class Meta:
         model = ApiKey

@@ -15,7 +15,7 @@ from accounts.admin.access import IN_WORDS, TenantAdmin
 from accounts.admin.forms import OrganizationForm, empty_choice
 from accounts.keys import resume, suspend
 from accounts.models import Member, Organization
-from accounts.terms import DEFAULT_POLICY, DEFAULT_PRIORITY, LIMITS
+from accounts.terms import DEFAULT_PRIORITY, LIMITS
 
 USUAL = "A customer gives its keys no more than this: no higher class, no laxer policy."
 
@@ -73,7 +73,7 @@ class OrganizationAdmin(TenantAdmin[Organization]):
         return super().get_queryset(request).annotate(active_keys=Count("keys", filter=Q(keys__revoked_at=None)))
 
     def formfield_for_choice_field(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        return empty_choice(db_field, DEFAULT_PRIORITY if db_field.name == "priority" else DEFAULT_POLICY)
+        return empty_choice(db_field, DEFAULT_PRIORITY)
 
     @admin.display(description="keys")
     def key_count(self, organization: Organization) -> str:

@@ -62,7 +62,7 @@ def test_a_missed_target_is_an_error_only_with_check(capsys: pytest.CaptureFixtu
     assert exit_.value.code == 1
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)  # it closes its connection
 def test_without_a_key_it_takes_the_demo_key_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     with served(lambda _: answer(1)) as tiny:
         call_command("loadtest", "--url", tiny.url, "--requests", "1")

@@ -58,6 +58,8 @@ def test_hints_that_change_nothing_are_taken(hint: dict[str, Any]) -> None:
         ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content: expected some text."),
         ({"messages": [{"role": "system", "content": "x"}]}, "messages[0].role: invalid enum value 'system'."),
         ({"messages": [IMAGE]}, "messages[0].content[0].type: only text, tool_use and tool_result are supported."),
+        ({"system": [{"text": "x"}]}, "system[0].type: this field is required."),
+        ({"system": [{"type": "image", "text": "x"}]}, "system[0].type: invalid enum value 'image'."),
         ({"thinking": {"type": "enabled"}}, "thinking.type: not supported here."),
         ({"thread": {"type": "create"}}, "thread: not supported here."),
         ({"tool_choice": {"type": "any"}}, "tool_choice: there are no tools to choose from."),

@@ -57,6 +57,12 @@ def test_it_works() -> None:
     assert "Weather of a city" in made.texts[0]
 
 
+def test_escapes_in_a_tool_hide_nothing() -> None:
+    tool = {"name": "t", "description": 'Say\n"oaf"', "input_schema": SCHEMA | {"title": "a\tlout"}}
+    assert 'Say\n"oaf"' in want(tools=[tool]).texts[0]
+    assert "a\tlout" in want(tools=[tool]).texts[0]
+
+
 @pytest.mark.parametrize(
     ("choice", "kind", "callable_tools", "shown"),
     [
@@ -154,7 +160,8 @@ def test_it_refuses_turns(messages: list[Any], said: str) -> None:
         ({"tool_choice": {"type": "some"}}, "tool_choice.type: invalid value 'some'."),
         ({"output_config": {"effort": "low"}}, "output_config.effort: not supported here."),
         ({"output_config": {"format": {"type": "json_schema", "schema": {"type": 1}}}}, "output_config.format.schema"),
-        ({"output_config": {"format": {"type": "grammar"}}}, "output_config.format.type: invalid value 'grammar'."),
+        ({"output_config": {"format": {"type": "x"}}}, "output_config.format.type: invalid enum value 'x'."),
+        ({"output_config": {"format": {"schema": {}}}}, "output_config.format.type: this field is required."),
     ],
 )  # fmt: skip
 def test_it_refuses_by_name(changes: dict[str, Any], said: str) -> None:

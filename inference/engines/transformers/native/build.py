@@ -23,9 +23,14 @@ class NoKernels(Exception):
     """Raised where the kernels cannot be had; the message says why."""
 
 
+def find_compiler() -> str | None:
+    """Return the path of this machine's C compiler, None where it has none."""
+    return shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
+
+
 def load_kernels(folder: Path, *, threads: int) -> ctypes.CDLL:
     """Load the kernels to run on so many threads, compiled first if `folder` does not hold them; raise `NoKernels`."""
-    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
+    compiler = find_compiler()
     if compiler is None:
         raise NoKernels("there is no C compiler (install gcc or clang)")
     try:

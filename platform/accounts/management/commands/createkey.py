@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 
 from accounts.keys import create_key
 from accounts.options import complaint, moment, whole_number, words
-from accounts.terms import LIMITS, POLICIES, PRIORITIES, SCOPES
+from accounts.terms import LIMITS, PRIORITIES, SCOPES
 from common.database import migrate_when_empty
 
 GIVEN = (*LIMITS, "shadow", "priority", "policy", "allowed_models", "expires_at")
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             )
         parser.add_argument("--shadow", action="store_true", help="count its limits without refusing anything")
         parser.add_argument("--priority", default="", choices=PRIORITIES, help="its class (the organisation's)")
-        parser.add_argument("--policy", default="", choices=POLICIES, help="its safety policy (the organisation's)")
+        parser.add_argument("--policy", default="", metavar="NAME", help="its safety policy (the organisation's)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         migrate_when_empty()

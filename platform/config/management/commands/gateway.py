@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from OpenSSL import crypto
 
+from common.redis_check import check_redis
 from config import open_files
-from config.redis_check import check_redis
+from safety.publishing import publish_at_start
 
 # The streams' event loop gives the interpreter up at each write, and waits this long to get it back while a Django view
 # computes in its thread. With Python's own 5 ms, one admin page held up a hundred streams for a tenth of a second.
@@ -52,12 +54,14 @@ class Command(BaseCommand):
         from config.asgi import application, gateway
 
         open_files.allow_many()
+        threading.Thread(target=publish_at_start, name="policies", daemon=True).start()
         sys.setswitchinterval(SWITCH_S)
         Server(
             application,
             sock,
             cors=gateway.cors,
             max_body_bytes=settings.SLUICE.max_body_mb * 1_000_000,
+            larger_bodies={b"/v1/messages/batches": settings.SLUICE.batch_max_body_mb * 1_000_000},
             receive_timeout_s=settings.SLUICE.receive_timeout_s,
             tls=tls,
             budget_s=settings.SLUICE.drain_s,

@@ -14,13 +14,13 @@ from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from common.database import migrate_when_empty
+from common.redis_check import check_redis
 from config import embedded_redis, fetching
 from config.demo import curl_line, demo_key
 from config.embedded_redis import EmbeddedRedis, EmbeddedRedisError
 from config.output import Output
 from config.programs import Choices, environment_of, redis_program, service_programs
 from config.readiness import ask, complain_of_port, url_of
-from config.redis_check import check_redis
 from config.supervisor import QUICK_DEATHS, Child, Supervisor
 
 PATIENCE_S = 60.0  # how often we say what we still wait for

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 import redis
 from django.core.management import CommandError
 
-from config.embedded_redis import OLDEST
-
+OLDEST = (6, 2)
 _FORMS = "redis://user:password@host:port/0, rediss://… or unix:///path"
 _UNCHECKED = f"See yourself that it is {'.'.join(map(str, OLDEST))} or newer with maxmemory-policy noeviction."
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.test.utils import override_settings
 
-from config.redis_check import UnfitRedis, check_redis, judge
+from common.redis_check import UnfitRedis, check_redis, judge
 
 FIT: dict[str, Any] = {"redis_version": "7.2.4", "maxmemory_policy": "noeviction"}
 

@@ -1,0 +1,9 @@
+"""Batches' configuration."""
+
+from django.apps import AppConfig
+
+
+class BatchesConfig(AppConfig):
+    """Message Batches."""
+
+    name = "batches"

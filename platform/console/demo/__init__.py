@@ -1,0 +1,1 @@
+"""The page at /demo/: a chat in the browser that shows every event of its streams."""

@@ -1,0 +1,1 @@
+"""What is open now, as Redis has it."""

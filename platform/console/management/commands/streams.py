@@ -1,0 +1,98 @@
+"""`manage.py streams`: what is open or queued now."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from accounts.models import Organization
+from common.redis import connection
+from console.live.columns import Column, lines_of, width_of
+from console.live.names import Names, names_of
+from console.live.redis_errors import told
+from console.live.streams import LiveStream, ended_streams, open_streams
+
+
+class Command(BaseCommand):
+    """List the streams that are open or queued."""
+
+    help = (
+        "List the messages that wait or run, by Redis' account: queued, prefill, decoding, resumable (it runs without "
+        "a reader, who may come back), cancelling, ended."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--org", default="", metavar="NAME", help="only those of this organisation")
+        parser.add_argument("--ended", action="store_true", help="also those that ended and can still be read again")
+        parser.add_argument("--json", action="store_true", help="a JSON list, with more fields")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        organization = _id_of(options["org"]) if options["org"] else ""
+        with told():
+            found = open_streams(connection())
+            known = {stream.id for stream in found}
+            ended = ended_streams(connection()) if options["ended"] else iter(())
+            streams = [
+                stream
+                for stream in chain(found, (stream for stream in ended if stream.id not in known))
+                if organization in ("", stream.organization)
+            ]
+        names = names_of(streams)
+        if options["json"]:
+            self.stdout.write(json.dumps([_fields(stream, names) for stream in streams], indent=2))
+        elif streams:
+            self._table(streams, names)
+        else:
+            self.stderr.write("No stream is open or queued.")
+
+    def _table(self, streams: Sequence[LiveStream], names: Names) -> None:
+        lines, left_out = lines_of(_columns(streams, names), width_of(terminal=self.stdout.isatty()))
+        for line in lines:
+            self.stdout.write(line)
+        if left_out:
+            self.stderr.write(f"No room for: {', '.join(left_out)}. A wider terminal shows them, and so does --json.")
+
+
+def _id_of(name: str) -> str:
+    found = Organization.objects.filter(name=name).values_list("id", flat=True).first()
+    if found is None:
+        raise CommandError(f"There is no organisation called {name}.")
+    return str(found)
+
+
+def _columns(streams: Sequence[LiveStream], names: Names) -> list[Column]:
+    return [
+        Column("message", [stream.id for stream in streams]),
+        Column("key", [names.key(stream) for stream in streams], cut=True),
+        Column("organisation", [names.organization(stream) for stream in streams], cut=True),
+        Column("state", [stream.outcome if stream.state == "ended" else stream.state for stream in streams]),
+        Column("tokens", [f"{stream.output_tokens:,}" for stream in streams], right=True),
+        Column("age", [_age(stream.age_s) for stream in streams], right=True),
+        Column("try", [str(stream.attempt or "-") for stream in streams], right=True),
+        Column("readers", [str(stream.readers) for stream in streams], right=True),
+        Column("model", [stream.model for stream in streams], cut=True),
+        Column("worker", [stream.worker or "-" for stream in streams], cut=True),
+    ]
+
+
+def _fields(stream: LiveStream, names: Names) -> dict[str, Any]:
+    return asdict(stream) | {
+        "organization": names.organization(stream),
+        "organization_id": stream.organization,
+        "key": names.key(stream),
+        "key_id": stream.key,
+        "age_s": round(stream.age_s, 3),
+    }
+
+
+def _age(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"

@@ -1,0 +1,87 @@
+"""Request records in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from records.admin.filters import KeyFilter, ModelFilter, OrganizationFilter, of_key
+from records.admin.longlist import LongListAdmin
+from records.admin.triggers import list_of
+from records.models import RequestRecord
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f} ms"
+
+
+@admin.register(RequestRecord)
+class RequestRecordAdmin(LongListAdmin[RequestRecord]):
+    """One row per request, newest first."""
+
+    list_display = ("id", "at", "asked_by", "model", "outcome", "tokens", "ttft", "tpot", "total")
+    list_filter = (("created_at", admin.DateFieldListFilter), "outcome", ModelFilter, OrganizationFilter, KeyFilter)
+    lookups = frozenset({"id", "outcome__exact", "model", "organization__id__exact", "key__id__exact"})
+    sortable_by = ("at",)
+    exclude = ("organization", "key")
+    readonly_fields = ("owner", "caller", "safety_triggers")
+    search_fields = ("id",)
+    search_help_text = "The id of a message, of a key or of an organisation."
+    date_hierarchy = "created_at"
+    export_name = "requests.csv"
+    export_columns = (
+        "id", "created_at", "finished_at", "organization_id", "organization__name", "key_id", "key__name", "model",
+        "outcome", "input_tokens", "cached_tokens", "output_tokens", "attempts", "queue_ms", "prefill_ms", "ttft_ms",
+        "tpot_ms", "tbt_p99_ms", "total_ms", "streamed", "bytes_sent", "resumes", "worker", "gateway",
+    )  # fmt: skip
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[RequestRecord], search_term: str
+    ) -> tuple[QuerySet[RequestRecord], bool]:
+        term = search_term.strip()
+        if term.startswith("key_"):
+            return of_key(queryset, term), False
+        if term.startswith("org_"):
+            return queryset.filter(organization=term), False
+        return (queryset.filter(pk=term) if term else queryset), False
+
+    @admin.display(description="UTC", ordering="created_at")
+    def at(self, record: RequestRecord) -> str:
+        return f"{record.created_at:%Y-%m-%d %H:%M:%S}"
+
+    @admin.display(description="organisation, key")
+    def asked_by(self, record: RequestRecord) -> str:
+        return format_html("{}<br>{}", self.owner(record), self.key_name(record))
+
+    @admin.display(description="key")
+    def caller(self, record: RequestRecord) -> str:
+        return str(record.key or record.key_id)
+
+    def get_fields(self, request: HttpRequest, obj: RequestRecord | None = None) -> Any:
+        fields = super().get_fields(request, obj)
+        unseen = () if request.user.has_perm("records.view_safetytrigger") else ("safety_triggers",)
+        return [field for field in fields if field not in unseen]
+
+    @admin.display(description="safety triggers")
+    def safety_triggers(self, record: RequestRecord) -> str:
+        return list_of(record.triggers.all())
+
+    @admin.display(description="tokens")
+    def tokens(self, record: RequestRecord) -> str:
+        return f"{record.input_tokens:,} → {record.output_tokens:,}"
+
+    @admin.display(description="TTFT")
+    def ttft(self, record: RequestRecord) -> str:
+        return _ms(record.ttft_ms)
+
+    @admin.display(description="TPOT")
+    def tpot(self, record: RequestRecord) -> str:
+        return _ms(record.tpot_ms)
+
+    @admin.display(description="total")
+    def total(self, record: RequestRecord) -> str:
+        return _ms(record.total_ms)

@@ -1,0 +1,122 @@
+"""What is open now, as Redis has it."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+import redis
+
+from console.live.streams import LiveStream, ended_streams, find_stream, open_streams
+from inference.protocol import keys, scripts
+from tests.console.tools import QUEUE, begin, claim, end, queue
+from tests.inference.tools import MODEL
+
+
+def only(store: redis.Redis) -> LiveStream:
+    (stream,) = open_streams(store)
+    return stream
+
+
+def test_it_works(store: redis.Redis) -> None:
+    queue(store, "msg_1", "msg_2")
+    first, pen = claim(store)
+    begin(store, first, pen)
+    running, waiting = open_streams(store)
+    assert (running.id, running.state, running.worker, running.attempt) == ("msg_1", "decoding", "w-1", 1)
+    assert (running.output_tokens, running.input_tokens, running.events) == (2, 3, 3)
+    assert (running.organization, running.key, running.model) == ("org_1", "key_1", MODEL)
+    assert (waiting.id, waiting.state, waiting.worker, waiting.attempt) == ("msg_2", "queued", "", 0)
+
+
+def test_one_without_tokens_is_in_its_prefill(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    claim(store)
+    assert only(store).state == "prefill"
+
+
+def test_one_handed_back_has_no_worker(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    _, pen = claim(store)
+    store.eval(scripts.RELEASE, 5, *QUEUE, keys.wake(MODEL), "msg_1", pen)
+    assert (only(store).state, only(store).worker, only(store).attempt) == ("queued", "", 1)
+
+
+def test_one_whose_reader_left_can_be_resumed(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    begin(store, *claim(store))
+    names = (keys.meta("msg_1"), keys.owner("msg_1"))
+    store.eval(scripts.JOIN, 2, *names, "org_1", 60_000)
+    assert (only(store).state, only(store).readers) == ("decoding", 1)
+    store.eval(scripts.LEAVE, 1, keys.meta("msg_1"), 60_000, "")
+    assert (only(store).state, only(store).readers) == ("resumable", 0)
+
+
+def test_readers_of_a_gateway_that_died_do_not_count(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    begin(store, *claim(store))
+    store.hset(keys.meta("msg_1"), mapping={"readers": 1, "read_until": 1})
+    assert (only(store).state, only(store).readers) == ("resumable", 0)
+
+
+def test_one_that_was_asked_to_end_says_so(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    store.eval(scripts.CANCEL, 1, keys.meta("msg_1"), "client_gone")
+    assert (only(store).state, only(store).outcome) == ("cancelling", "client_gone")
+
+
+def test_its_age_counts_from_its_request(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    store.hset(keys.meta("msg_1"), mapping={"opened": store.time()[0] * 1000 - 90_000, "spent_ms": 2000})
+    assert 91 <= only(store).age_s < 94
+
+
+def test_what_has_ended_is_read_apart(store: redis.Redis) -> None:
+    queue(store, "msg_1", "msg_2")
+    name, pen = claim(store)
+    end(store, name, pen, begin(store, name, pen))
+    assert [stream.id for stream in open_streams(store)] == ["msg_2"]
+    (ended,) = ended_streams(store)
+    assert (ended.id, ended.state, ended.outcome, ended.worker) == ("msg_1", "ended", "end_turn", "")
+
+
+def test_one_whose_log_was_lost_is_left_out(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    store.delete(keys.meta("msg_1"), keys.log("msg_1"))
+    assert open_streams(store) == []
+    assert list(ended_streams(store)) == []
+
+
+def test_an_empty_redis_has_none(store: redis.Redis) -> None:
+    assert open_streams(store) == []
+    assert find_stream(store, "msg_1") is None
+
+
+@pytest.mark.parametrize("claims", [0, 1])
+def test_one_is_found_by_its_id(store: redis.Redis, claims: int) -> None:
+    queue(store, "msg_1", "msg_2")
+    for _ in range(claims):
+        claim(store)
+    found = find_stream(store, "msg_1")
+    assert found is not None
+    assert (found.id, found.state) == ("msg_1", "prefill" if claims else "queued")
+
+
+def test_2000_cost_few_round_trips(store: redis.Redis) -> None:
+    ids = [f"msg_{i}" for i in range(2000)]
+    queue(store, *ids)
+    for _ in range(10):
+        claim(store)
+    execute = redis.client.Pipeline.execute
+    trips = []
+
+    def counting(pipe: redis.client.Pipeline, *args: bool) -> list[object]:
+        trips.append(len(pipe.command_stack))
+        return execute(pipe, *args)
+
+    with patch.object(redis.client.Pipeline, "execute", counting):
+        found = open_streams(store)
+    assert {stream.id for stream in found} == set(ids)
+    assert sum(stream.state == "prefill" for stream in found) == 10
+    assert len(trips) == 5, "one for the queues, one for each 500"
+    assert max(trips) <= 502

@@ -1,0 +1,51 @@
+"""Batches in the database, a worker with the simulated engine, a real Redis between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from accounts.models import ApiKey
+from inference.protocol.settings import Settings
+from streaming.batches import runner
+from streaming.prompts import PromptTemplate
+from tests.conftest import Tenant
+
+Go = Callable[..., None]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, sim_tpot_ms=1.0, sim_prefill_ms=1.0)
+
+
+@pytest.fixture
+def alice(alice: Tenant) -> Tenant:
+    return unchecked(alice)
+
+
+@pytest.fixture
+def charlie(charlie: Tenant) -> Tenant:
+    return unchecked(charlie)
+
+
+def unchecked(tenant: Tenant) -> Tenant:
+    ApiKey.objects.filter(pk=tenant.key.pk).update(policy="off")
+    return tenant
+
+
+@pytest.fixture
+def go(settings: Settings, template: PromptTemplate, monkeypatch: pytest.MonkeyPatch) -> Go:
+    """Run batches until all have ended, something else is reached, or for so many seconds."""
+    monkeypatch.setattr("streaming.catalog.PromptTemplate.load", lambda _: template)
+    monkeypatch.setattr(runner, "TEMPLATES", {})
+    monkeypatch.setattr(runner, "REFRESH_S", 0.1)
+
+    def run(for_s: float = 30, *, until: Callable[[], bool] = lambda: False, **changes: Any) -> None:
+        asyncio.run(runner.run(replace(settings, **changes), stopping=until, for_s=for_s))
+
+    return run
