@@ -83,7 +83,7 @@ class EventLog:
                 raise
             length = -1
         if length < 0:
-            await self._redis.delete(*call[1])
+            await self.run(scripts.UNOPEN, call[1], ())
             raise Overloaded("The queue is full. Try again shortly.", headers={"retry-after": "2"})
         return Chunk(start, 1, 0, False)
 

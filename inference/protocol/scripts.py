@@ -41,6 +41,13 @@ return 1
 """
 )
 
+# KEYS log, meta, owner
+# Takes a log away whose request found no room in the queue; one that has its end was there before, and stays.
+UNOPEN = """
+if redis.call('HEXISTS', KEYS[2], 'ended') == 1 then return 0 end
+return redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+"""
+
 # KEYS meta, owner  ARGV organization, lease_ms
 # Adds a reader. Returns {1 while the message runs, 2 when it has ended, ms since it came, id of its last event, key,
 # model, created_at, input_tokens}, {0} when it is not this organisation's, {-1} when its log has expired.

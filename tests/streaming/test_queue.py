@@ -56,6 +56,17 @@ async def test_who_is_refused_leaves_nothing_behind(log: EventLog, store: redis.
     assert not store.exists(keys.log("standard-0"), keys.meta("standard-0"))
 
 
+async def test_what_has_ended_stays_when_it_comes_again(log: EventLog, store: redis.Redis) -> None:
+    await enter(log, "standard")
+    store.delete(keys.ready("m"), keys.payloads("m"))  # it was settled
+    store.hset(keys.meta("standard-0"), "ended", 1)
+    await fill(log, "priority")
+    with pytest.raises(Overloaded):
+        await enter(log, "standard")
+
+    assert store.exists(keys.log("standard-0"), keys.meta("standard-0"), keys.owner("standard-0")) == 3
+
+
 async def test_a_queue_of_one_has_room_for_each_class(store: redis.Redis, settings: Settings) -> None:
     client = Redis.from_url(settings.redis)
     await enter(EventLog(client, replace(settings, queue_limit=1)), "batch")
