@@ -391,8 +391,8 @@ local function look(ids, limit_new, limit_old)
       local age = now - tonumber(string.sub(payload, 1, bar - 1))
       local limit = redis.call('HEXISTS', KEYS[4], id) == 1 and limit_old or limit_new
       if age > tonumber(limit) then
-        local patience = tonumber(string.match(payload, '"patience_s":(%d+)') or 0)
-        if age > patience * 1000 then take(id, string.sub(payload, bar + 1), age) else patient = true end
+        local patience = tonumber(string.match(payload, '"patience_s":(%d+)'))
+        if not patience or age > patience * 1000 then take(id, string.sub(payload, bar + 1), age) else patient = true end
       end
     end
   end
