@@ -13,7 +13,9 @@ from typing import Any, cast
 import httpx
 import pytest
 import redis
+from django.conf import settings
 
+from inference.protocol import keys
 from tests.e2e.conftest import Product, a_body
 
 pytestmark = pytest.mark.e2e
@@ -46,8 +48,17 @@ def post(product: Product, key: str, max_tokens: int) -> None:
         )
 
 
-def kill_one(product: Product, word: str) -> None:
-    os.kill(product.processes(word)[0], signal.SIGKILL)
+def busy_worker(product: Product, store: redis.Redis) -> int:
+    """Wait until a worker that lives runs a message, and return its process."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        alive = product.processes("-m inference")
+        for name in cast(list[bytes], store.zrange(keys.leases(settings.SLUICE.model), 0, -1)):
+            worker = cast(bytes | None, store.hget(keys.meta(name.decode()), "worker"))
+            if worker and (process := int(worker.rpartition(b"-")[2])) in alive:
+                return process
+        time.sleep(0.01)
+    raise AssertionError("no worker has anything to do")
 
 
 def name_of(store: redis.Redis, ending: str) -> str:
@@ -69,9 +80,10 @@ def test_it_works(product: Product, store: redis.Redis) -> None:
     key = product.manage("createkey", "quotas", "--org", "quotas", *limits)
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
         asked = [pool.submit(post, product, key, 20 + i % 60) for i in range(CLIENTS * EACH)]
-        for word in ("-m inference", "manage.py gateway", "-m inference"):
+        for victim in ("worker", "gateway", "worker"):
             time.sleep(0.7)
-            kill_one(product, word)
+            gateway, *_ = product.processes("manage.py gateway")
+            os.kill(busy_worker(product, store) if victim == "worker" else gateway, signal.SIGKILL)
         for future in asked:
             future.result()
 
