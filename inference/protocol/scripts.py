@@ -392,7 +392,8 @@ local function look(ids, limit_new, limit_old)
       local limit = redis.call('HEXISTS', KEYS[4], id) == 1 and limit_old or limit_new
       if age > tonumber(limit) then
         local patience = tonumber(string.match(payload, '"patience_s":(%d+)'))
-        if not patience or age > patience * 1000 then take(id, string.sub(payload, bar + 1), age) else patient = true end
+        if not patience or age > patience * 1000 then take(id, string.sub(payload, bar + 1), age)
+        else patient = true end
       end
     end
   end
