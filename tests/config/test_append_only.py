@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +28,24 @@ def found() -> bool:
 
 
 @pytest.fixture
-def written(store: redis.Redis) -> redis.Redis:
-    """A Redis that had a prompt a moment ago."""
+async def written(store: redis.Redis) -> AsyncIterator[redis.Redis]:
+    """A Redis that had a prompt a moment ago, and rewrites nothing by itself."""
+    usual = str(store.config_get("auto-aof-rewrite-percentage")["auto-aof-rewrite-percentage"])
+    store.config_set("auto-aof-rewrite-percentage", 0)
+    await until_rewritten(store)
     store.set("log", PROMPT * 3)
     store.delete("log")
-    return store
+    yield store
+    store.config_set("auto-aof-rewrite-percentage", usual)
 
 
 async def until_rewritten(store: redis.Redis) -> None:
     async with asyncio.timeout(20):
-        while store.info("persistence")["aof_rewrite_in_progress"]:
+        while any(store.info("persistence")[f"aof_rewrite_{state}"] for state in ("scheduled", "in_progress")):
             await asyncio.sleep(0.02)
 
 
 async def test_it_works(written: redis.Redis) -> None:
-    await until_rewritten(written)
     assert found()
     assert rewrite(written)
     await until_rewritten(written)
@@ -49,14 +53,12 @@ async def test_it_works(written: redis.Redis) -> None:
 
 
 async def test_the_task_does_it(written: redis.Redis) -> None:
-    await until_rewritten(written)
     tasks.rewrite_append_only_file()
     await until_rewritten(written)
     assert not found()
 
 
 async def test_a_redis_of_others_is_left_alone(written: redis.Redis) -> None:
-    await until_rewritten(written)
     with override_settings(SLUICE=replace(settings.SLUICE, redis_url="redis://elsewhere")):
         tasks.rewrite_append_only_file()
     assert found()

@@ -39,7 +39,7 @@ class TestDatabase:
         assert "manage.py migrate" in found.advice
 
     def test_an_empty_one_is_told_of(self, db: None) -> None:
-        with patch("django.db.connection.introspection.table_names", list):
+        with patch("django.db.connection.introspection.table_names", lambda *_: []):
             (found,) = stores.database()
         assert found.status == "warn"
 
