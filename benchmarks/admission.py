@@ -75,12 +75,14 @@ def platform(folder: Path) -> Iterator[None]:
 
     from common.database import migrate_when_empty
     from config.embedded_redis import prepare, until_it_answers
+    from safety.publishing import publish
 
     migrate_when_empty()
     server = prepare(settings.SLUICE.home_path)
     process = subprocess.Popen(server.command, stdout=subprocess.DEVNULL, pass_fds=(server.lock,))
     try:
         asyncio.run(asyncio.wait_for(until_it_answers(server.url), 20))
+        publish()
         yield
     finally:
         process.terminate()
