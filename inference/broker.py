@@ -13,8 +13,9 @@ import redis
 from redis.exceptions import ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError, TryAgainError
 
 from inference.claims import Claim, Taken
-from inference.protocol import keys, policies, quotas, scripts
+from inference.protocol import drains, keys, policies, quotas, scripts
 from inference.protocol.metrics import Tally
+from inference.protocol.minutes import MinuteTally
 from inference.protocol.outcomes import OUTCOMES
 from inference.protocol.progress import Progress, encode_ids, progress_of
 from inference.protocol.reports import Settlement, Trigger
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 SCRIPTS = (
     scripts.TAKE, scripts.APPEND, scripts.RENEW, scripts.CLAIM, scripts.RELEASE, scripts.SETTLE, scripts.BEAT,
-    scripts.ADD_COUNTS, scripts.REPORT,
+    scripts.ADD_COUNTS, scripts.ADD_MINUTES, scripts.REPORT,
     scripts.OPEN, scripts.RECLAIM, quotas.ACCOUNT, quotas.RENEW,
 )  # fmt: skip
 
@@ -201,11 +202,20 @@ class Broker:
         except OutOfMemoryError:
             pass  # it is there since the first heartbeat
 
-    def add_counts(self, process: str, tally: Tally) -> None:
-        """Add what a process has counted to the platform's counts."""
-        if call := tally.call(process):
+    def is_to_drain(self, worker: str, started_at: float) -> bool:
+        """Say whether this worker is asked to drain."""
+        return bool(self._retry(lambda: self._redis.get(keys.drain(worker))) == drains.note(started_at))
+
+    def add_counts(self, worker: str, tally: Tally) -> None:
+        """Add what a worker has counted to the platform's counts."""
+        if call := tally.call(f"worker-{worker}"):
             self.ask(call)
             tally.added()
+
+    def add_minutes(self, worker: str, tally: MinuteTally) -> None:
+        """Add what a worker has counted by the minute."""
+        while call := tally.call(f"worker-{worker}"):
+            tally.added(self.ask(call))
 
     def leave(self, worker: str) -> None:
         """Take this worker off the list."""

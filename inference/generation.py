@@ -123,6 +123,11 @@ class Generation(Transcript):
         super().fail(outcome, kind=kind, message=message)
 
     @property
+    def num_waiting(self) -> int:
+        """Tokens that wait for safety, where that is worth a word."""
+        return self._gate.num_waiting if self.outcome is None else 0
+
+    @property
     def untold(self) -> list[Trigger]:
         """What checks found that nobody was told of yet."""
         return self.triggers[self._num_told :]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from inference.engines.base import StepOutput
-from inference.protocol.metrics import STAGE, Tally
+from inference.protocol.metrics import RETRIES, STAGE, TOKENS, Tally
+from inference.protocol.minutes import MinuteTally
 from inference.protocol.reports import Settlement
 
 RATE_S = 10.0  # the time over which tokens per second are measured
@@ -22,6 +23,7 @@ class Meter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.tally = Tally()
+        self.minutes = MinuteTally()
         self._clock = clock
         self._generated = self._prompt = self._cached = 0
         self._past: deque[_Totals] = deque([(clock(), 0, 0, 0)])
@@ -32,14 +34,18 @@ class Meter:
 
     def settled(self, settlement: Settlement) -> None:
         """Note a message that has ended here."""
-        self.tally.observe(STAGE, settlement.queue_ms / 1000, "queue")
-        if settlement.checks:
-            self.tally.observe(STAGE, sum(settlement.checks.values()) / 1000, "safety")
+        self.tally.count(TOKENS, settlement.model, "input", by=settlement.input_tokens)
+        self.tally.count(TOKENS, settlement.model, "cached", by=settlement.cached_tokens)
+        self.tally.count(TOKENS, settlement.model, "output", by=settlement.output_tokens)
+        self.tally.count(RETRIES, settlement.model, by=settlement.attempts - 1)
         if settlement.prefill_ms is not None:
             self._prompt += settlement.input_tokens
             self._cached += settlement.cached_tokens
-            self.tally.observe(STAGE, settlement.prefill_ms / 1000, "prefill")
-            self.tally.observe(STAGE, (settlement.generation_ms - settlement.prefill_ms) / 1000, "decode")
+        counts = self.minutes.of(settlement.model, settlement.organization)
+        counts.settled(settlement)
+        for name, ms in _stages(settlement):
+            self.tally.observe(STAGE, ms / 1000, name)
+            counts.stage(name, ms)
 
     def about(self) -> dict[str, Any]:
         """Return the part of the heartbeat that is measured here; called once in each of them."""
@@ -56,3 +62,13 @@ class Meter:
             "tokens_per_s": round((self._generated - since[1]) / seconds, 1) if seconds else 0.0,
             "prefix_hit_rate": round((self._cached - self._past[0][3]) / prompt, 4) if prompt else 0.0,
         }
+
+
+def _stages(settlement: Settlement) -> Iterator[tuple[str, float]]:
+    """Give the stages that a message went through here, and the ms that each took."""
+    yield "queue", settlement.queue_ms
+    if settlement.prefill_ms is not None:
+        yield "prefill", settlement.prefill_ms
+        yield "decode", settlement.generation_ms - settlement.prefill_ms
+    if settlement.checks:
+        yield "safety", sum(settlement.checks.values())

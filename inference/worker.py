@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
+import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import redis
 
+from inference import traces
 from inference.broker import FENCED, OVERTAKEN, Broker, Call, checked
 from inference.claims import Claim
 from inference.detokenizer import Vocabulary
@@ -23,7 +24,9 @@ from inference.faults import fault_of
 from inference.generation import Generation
 from inference.intake import Intake, cancel_reason
 from inference.meter import Meter
+from inference.protocol.closeups import held_field
 from inference.protocol.full import is_full
+from inference.protocol.heartbeats import about_process, process_id
 from inference.protocol.quotas import lease_ms, long_lease_ms, renewing
 from inference.protocol.requests import NewerVersion
 from inference.protocol.settings import Settings
@@ -34,6 +37,9 @@ from inference.safety.classifiers import open_classifier
 from inference.safety.judge import judge
 from inference.tail import Batch
 from inference.watchdog import LEASES, Watchdog
+
+if TYPE_CHECKING:
+    from inference.protocol.spans import Spans
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +64,10 @@ class Worker:
         vocabulary: Vocabulary,
         settings: Settings,
         stopping: threading.Event | None = None,
+        spans: Spans | None = None,
     ) -> None:
         """Serve until `stopping` is set; the broker has the same event."""
-        self.id = f"{socket.gethostname()}-{os.getpid()}"
+        self.id = process_id()
         self._engine, self._broker, self._settings = engine, broker, settings
         broker.worker = self.id
         open_on_device = partial(open_classifier, device=settings.device)
@@ -71,22 +78,29 @@ class Worker:
         self._recovery = Recovery(broker, settings)
         self._sizes = Sizes()
         self._meter = Meter()
+        self._spans = spans
         self._watchdog = Watchdog(settings.lease_s * LEASES)
         self._running: dict[str, Generation] = {}
         self._stopping = stopping or threading.Event()
         self._started_at = time.time()
+        self._drain_until: float | None = None
         self._beat_due = self._renew_due = self._reserve_due = self._claim_due = 0.0
 
     def stop(self) -> None:
         """Ask the loop to end: running messages go back to the queue, for another worker to continue."""
         self._stopping.set()
 
+    @property
+    def draining(self) -> bool:
+        """Whether an operator asked this worker to claim no more, and to end once what it runs has ended."""
+        return self._drain_until is not None
+
     def run(self) -> None:
-        """Serve until stopped."""
+        """Serve until stopped or drained."""
         try:
-            while not self._stopping.is_set():
+            while not (self._stopping.is_set() or self._is_drained()):
                 self.turn()
-                if not self._running and self._broker.wait_for_work(IDLE_WAIT_S):
+                if not self._running and not self.draining and self._broker.wait_for_work(IDLE_WAIT_S):
                     self._stopping.wait(FORMING_S)
             self._hand_over()
         except redis.RedisError as error:
@@ -102,7 +116,7 @@ class Worker:
             outputs = self._engine.step()
         self._take(outputs)
         self._end_overdue()
-        self._exchange(claiming=not self._stopping.is_set())
+        self._exchange(claiming=not (self._stopping.is_set() or self.draining))
         self._beat()
 
     def _take(self, outputs: Sequence[StepOutput]) -> None:
@@ -254,7 +268,10 @@ class Worker:
         del self._running[generation.id]
         if not generation.is_counted:  # it may be settled again, after an outage
             generation.is_counted = True
-            self._meter.settled(generation.settlement(generation.request, self.id))
+            settlement = generation.settlement(generation.request, self.id)
+            self._meter.settled(settlement)
+            if self._spans is not None:
+                traces.tell(self._spans, generation.request, settlement)
         self._recovery.remember(generation)
 
     def _heed_renewal(self, reply: Any) -> None:
@@ -329,6 +346,9 @@ class Worker:
             del self._running[generation.id]
             self._engine.cancel(generation.id)
 
+    def _is_drained(self) -> bool:
+        return self._drain_until is not None and (not self._running or time.monotonic() > self._drain_until)
+
     def _hand_over(self) -> None:
         """Write what is computed, then give back what runs."""
         self._exchange(claiming=False)
@@ -340,6 +360,7 @@ class Worker:
     def _leave(self) -> None:
         try:
             self._broker.add_counts(self.id, self._meter.tally)
+            self._broker.add_minutes(self.id, self._meter.minutes)
             self._broker.leave(self.id)
         except redis.RedisError as error:
             logger.warning("redis is away (%s): the heartbeat will age", error)
@@ -350,17 +371,29 @@ class Worker:
             self._broker.beat(self.id, self.about())
             self._book.prepare()
             self._broker.add_counts(self.id, self._meter.tally)
+            self._broker.add_minutes(self.id, self._meter.minutes)
+            if not self.draining and self._broker.is_to_drain(self.id, self._started_at):
+                self._drain()
+
+    def _drain(self) -> None:
+        logger.info("asked to drain: %d messages have %g s to end", len(self._running), self._settings.drain_s)
+        self._drain_until = time.monotonic() + self._settings.drain_s
+        self._broker.beat(self.id, self.about())  # the page that it was asked from need not wait for the next one
 
     def about(self) -> dict[str, Any]:
         """Say what this worker is and how loaded: the content of its heartbeat."""
+        torch = {"torch": version("torch")} if "torch" in sys.modules else {}  # the simulated engine does without
         return {
+            **about_process(self._started_at),
+            **torch,
+            "draining": self.draining,
             "model": self._settings.model,
             "engine": self._settings.engine,
             "context_length": self._engine.context_length,
             "max_batch": self._engine.max_batch,
-            "started_at": self._started_at,
             **asdict(self._engine.stats()),
             **self._meter.about(),
+            **held_field((g.id, g.num_waiting) for g in self._running.values()),
         }
 
 

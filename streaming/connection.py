@@ -26,6 +26,14 @@ class Connection(_GenericHTTPChannelProtocol):  # type: ignore[misc]  # Twisted 
     _channel: Any
     _negotiatedProtocol: bytes | None
 
+    def makeConnection(self, transport: Any) -> None:
+        self.factory.num_open += 1
+        super().makeConnection(transport)
+
+    def connectionLost(self, reason: Any) -> None:
+        self.factory.num_open -= 1
+        super().connectionLost(reason)
+
     def dataReceived(self, data: bytes) -> None:
         if self._negotiatedProtocol is None:
             transport = self._channel.transport
@@ -56,6 +64,7 @@ class Factory(HTTPFactory):  # type: ignore[misc]
     ) -> None:
         super().__init__(server)
         self.timeOut = None  # ours are stricter
+        self.num_open = 0  # connections
         self._max_body_bytes, self._larger_bodies = max_body_bytes, larger_bodies
         self.receive_timeout_s = receive_timeout_s
         self._cors = cors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +14,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from common.errors import ApiError, MethodNotAllowed, Overloaded, Unavailable
 from common.ids import new_id
 from inference.protocol.full import is_full
+from inference.protocol.minutes import BAD, LEFT_OUT
 from streaming.answers import error_answer
 from streaming.asgi import ClientGone, Message, Receive, Scope, Send, ids_of, read_body, send_bytes
 from streaming.gateway import Gateway
 from streaming.parameters import check_headers, query_of
+from streaming.timing import Stopwatch
+from streaming.traces import Trace
+from streaming.verdicts import SHUTDOWN, Answer, verdict_of, verdict_of_error
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +36,18 @@ class Call:
     send: Send
     request_id: str = field(default_factory=lambda: new_id("req"))
     query: Mapping[str, str] = field(default_factory=dict)
+    answer: Answer = field(default_factory=Answer)
+    trace: Trace | None = None
 
     async def body(self) -> bytes:
         """Return the request's body."""
         return await read_body(self.receive, self.gateway.settings.max_body_mb * 1_000_000)
+
+    def follow(self, watch: Stopwatch, operation: str) -> None:
+        """Begin to trace this request, where traces are told."""
+        if self.gateway.spans is not None:
+            spans, scope = self.gateway.spans, self.scope
+            self.trace = Trace(spans, scope, watch, request_id=self.request_id, operation=operation)
 
     async def write(self, body: bytes) -> None:
         """Send a piece of the body, with more to come, the shortest way there is."""
@@ -61,7 +74,8 @@ class Endpoint:
     """An ASGI application for one path: a handler for each method, and what it may be asked for besides a body.
 
     `parameters` are those that the query may have (None: any, and nothing comes of them), `wishes` the headers of
-    ours. `starts` says that it needs the gateway's connections; /healthz does not.
+    ours. `starts` says that it needs the gateway's connections; /healthz does not. `generates` says that what a POST
+    comes to is counted.
     """
 
     def __init__(
@@ -71,9 +85,10 @@ class Endpoint:
         parameters: Collection[str] | None = (),
         wishes: Collection[str] = (),
         starts: bool = True,
+        generates: bool = False,
         **handlers: Handler,
     ) -> None:
-        self._gateway, self._starts = gateway, starts
+        self._gateway, self._starts, self._generates = gateway, starts, generates
         self._parameters, self._wishes = parameters, wishes
         self._handlers = handlers
 
@@ -86,14 +101,26 @@ class Endpoint:
             await send(message)
 
         call = Call(self._gateway, scope, receive, watched_send)
+        call.answer.counts = self._generates and scope["method"] == "POST"
+        verdict = LEFT_OUT
         try:
             await self._handle(call)
+            verdict = verdict_of(call.answer.last_sent)
         except ClientGone:
             pass  # there is nobody to tell
         except ApiError as error:
-            await self._fail(call, error, begun)
+            verdict = await self._fail(call, error, begun)
         except Exception as error:
-            await self._fail(call, _told_of(error, call.request_id), begun)
+            verdict = await self._fail(call, _told_of(error, call.request_id), begun)
+        except asyncio.CancelledError:
+            if self._gateway.drain.over.is_set():
+                verdict = verdict_of(call.answer.last_sent) or BAD + SHUTDOWN
+            raise
+        finally:
+            if call.trace is not None:
+                call.trace.end(verdict, call.answer.last_sent)
+            if call.answer.counts and verdict:
+                self._gateway.measures.answered(call.answer, verdict)
 
     async def _handle(self, call: Call) -> None:
         method = call.scope["method"]
@@ -113,13 +140,17 @@ class Endpoint:
             await self._gateway.started()
         await handler(call)
 
-    async def _fail(self, call: Call, error: ApiError, begun: bool) -> None:
+    async def _fail(self, call: Call, error: ApiError, begun: bool) -> str:
+        """Tell the client of an error; return the verdict on that."""
         if begun:  # too late for a status; streams give their errors a typed end themselves
             logger.error("%s: failed in mid-response: %s", call.request_id, error)
             call.drop()
-            return
+            return BAD + error.kind
         self._gateway.measures.refused(error)
+        if call.trace is not None:
+            call.trace.refused(error.status, error.kind)
         await error_answer(error, call.request_id, scope=call.scope, cors=self._gateway.cors).send(call.send)
+        return verdict_of_error(error)
 
 
 def _told_of(error: Exception, request_id: str) -> ApiError:

@@ -60,7 +60,9 @@ async def receiving(call: Call) -> AsyncIterator[tuple[bytes, Caller, Stopwatch]
     with call.gateway.drain.new_work():
         raw = await call.body()
         watch = Stopwatch()
+        call.follow(watch, "chat")
         caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
+        call.answer.organization = caller.organization
         watch.stage("auth")
         yield raw, caller, watch
 
@@ -76,6 +78,9 @@ async def accepting(
     call.gateway.janitor.check()
     call.gateway.spool.check()
     request = await prepare(call.gateway.catalog, wanted, caller, watch)
+    if call.trace is not None:
+        request = call.trace.followed(request)
+    call.answer.model = request.model
     accepted = Accepted(request=request, claim=await _claim(call, caller, request, raw, idempotency_key))
     try:
         if accepted.is_new:

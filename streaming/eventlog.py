@@ -14,8 +14,9 @@ from common.errors import Gone, NotFound, Overloaded
 from inference.protocol import keys, scripts
 from inference.protocol.full import is_full
 from inference.protocol.opening import first_frame, longest_life_s, opening
-from inference.protocol.outcomes import PRIORITY_HEAD_START_S, QUEUE_SHARE, CancelReason
+from inference.protocol.outcomes import QUEUE_SHARE, CancelReason
 from inference.protocol.progress import Entry, Progress, further
+from inference.protocol.queueing import head_start_ms
 from inference.protocol.reports import Delivery
 from inference.protocol.requests import GenerationRequest
 from inference.protocol.settings import Settings
@@ -55,19 +56,24 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A message that a reader has joined: how long ago it came, how many events it has, what a `Report` says of it."""
+    """A message that a reader has joined: how long ago it came, how many events it has, what a `Report` says of it.
+
+    `first` says that nobody has read it before.
+    """
 
     ended: bool
     age_ms: float
     length: int
+    first: bool
     facts: dict[str, Any]
 
 
 class EventLog:
     """Open, read and cancel the logs of messages."""
 
-    def __init__(self, client: Redis, settings: Settings) -> None:
-        self._redis, self._settings = client, settings
+    def __init__(self, client: Redis, settings: Settings, *, gateway: str = "") -> None:
+        """`gateway` is told to operators as who serves the readers."""
+        self._redis, self._settings, self._gateway = client, settings, gateway
 
     async def open(self, request: GenerationRequest, *, retry_ms: int, read: bool) -> Chunk:
         """Open the log with message_start and queue the request; raise `Overloaded` when the queue or Redis is full.
@@ -75,7 +81,7 @@ class EventLog:
         `read` makes the caller its first reader, who has to `leave` later.
         """
         start = first_frame(request, retry_ms=retry_ms)
-        call = opening(request, self._settings, start, lease_ms=self.lease_ms if read else 0)
+        call = opening(request, self._settings, start, lease_ms=self.lease_ms if read else 0, gateway=self._gateway)
         try:
             _, length = await self._run_all([call, self._enqueueing(request)], noting=request.id)
         except ResponseError as error:
@@ -142,14 +148,15 @@ class EventLog:
         Raise `NotFound` where it is not this organisation's, `Gone` where its log has expired.
         """
         names = (keys.meta(message_id), keys.owner(message_id))
-        found, *rest = await self.run(scripts.JOIN, names, (organization, self.lease_ms))
+        found, *rest = await self.run(scripts.JOIN, names, (organization, self.lease_ms, self._gateway))
         if found < 0:
             raise Gone(f"The stream of {message_id} has expired and cannot be resumed.")
         if found == 0:
             raise NotFound(f"There is no message {message_id}.")
-        age_ms, length, *known = rest
+        age_ms, length, *known, read_until = rest
         facts = _facts(message_id, organization.encode(), *known)
-        return Joined(ended=found == ENDED, age_ms=float(age_ms), length=length, facts=facts)
+        first = read_until is None
+        return Joined(ended=found == ENDED, age_ms=float(age_ms), length=length, first=first, facts=facts)
 
     async def facts(self, message_id: str) -> dict[str, Any] | None:
         """Return what a `Report` says of a message, None when its log is gone."""
@@ -222,7 +229,7 @@ class EventLog:
     def _enqueueing(self, request: GenerationRequest) -> Call:
         model = request.model
         names = (keys.ready(model), keys.payloads(model), keys.wake(model))
-        head_start = int(PRIORITY_HEAD_START_S[request.priority] * 1000)
+        head_start = head_start_ms(request.priority)
         limit = max(1, int(self._settings.queue_limit * QUEUE_SHARE[request.priority]))
         return scripts.ENQUEUE, names, (request.id, request.encode(), head_start, limit)
 

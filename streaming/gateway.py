@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-from collections.abc import Coroutine
+import signal
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -15,7 +15,11 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 
 from accounts.uses import GATHER_S
+from inference.protocol import drains, keys
+from inference.protocol.heartbeats import about_process, process_id
 from inference.protocol.settings import Settings
+from inference.protocol.tracing import open_spans
+from streaming import loop_lag
 from streaming.announcements import Announcements
 from streaming.auth import Authenticator
 from streaming.catalog import Catalog
@@ -44,8 +48,21 @@ logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 32  # to Redis; commands are short
 # Tasks that end with the process.
-LASTING = ("changes", "uses", "catalog", "readers", "reaper", "lost", "janitor", "measures", "spool")
+LASTING = (
+    "changes",
+    "uses",
+    "catalog",
+    "readers",
+    "reaper",
+    "lost",
+    "janitor",
+    "measures",
+    "spool",
+    "drains",
+    "loop lag",
+)
 CLOSE_S = 2.0
+DRAINS_S = 1.0
 START_S = 3.0  # what the first request waits at most for a look at the workers
 
 
@@ -54,7 +71,11 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.id = f"{socket.gethostname()}-{os.getpid()}"
+        self.id = process_id()
+        self.asked_to_drain = False  # by an operator
+        self.stop: Callable[[], None] = lambda: signal.raise_signal(signal.SIGTERM)
+        self.num_connections: Callable[[], int] | None = None  # of clients; the server knows
+        self._started_at = time.time()
         # A burst waits for a connection; it does not fail.
         pool = BlockingConnectionPool.from_url(
             settings.redis,
@@ -67,19 +88,21 @@ class Gateway:
         self._redis: Redis = Redis(connection_pool=pool)
         self.changes = Changes(self._redis)
         self.authenticator = Authenticator(Copies(self._redis, self.changes))
-        self.log = EventLog(self._redis, settings)
+        self.log = EventLog(self._redis, settings, gateway=self.id)
         self.usages = Usages(self.log)
         self.announcements = Announcements(Redis.from_url(settings.redis, protocol=2, socket_connect_timeout=5))
         self.readers = Readers(self.log, buffer_events=settings.stream_buffer_events)
         self.janitor = Janitor(self._redis, max_bytes=settings.event_log_max_mb * 1_000_000)
         self.spool = SpoolWatch(self._redis, settings)
-        self.reaper = Reaper(self.log, settings, gateway=self.id)
-        self.lost = LostMessages(self._redis, self.log, self.reaper, settings, gateway=self.id)
+        self.measures = Measures(self._redis, self.log, gateway=self.id, about=self.about)
+        note = self.measures.settled
+        self.reaper = Reaper(self.log, settings, gateway=self.id, note=note)
+        self.lost = LostMessages(self._redis, self.log, self.reaper, settings, gateway=self.id, note=note)
         self.idempotency_keys = IdempotencyKeys(self._redis)
         self.catalog = Catalog(self._redis, settings)
         self.cors = Cors(settings.cors_origins)
         self.drain = Drain(settings.drain_s)
-        self.measures = Measures(self._redis, self.log, gateway=self.id, active=lambda: self.readers.count)
+        self.spans = open_spans(settings, "sluice-gateway")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
 
@@ -102,6 +125,12 @@ class Gateway:
         await self.measures.flush()
         return await look(self._redis)
 
+    def about(self) -> dict[str, Any]:
+        """Say what this gateway is and how loaded: the content of its heartbeat."""
+        connections = {} if self.num_connections is None else {"open_connections": self.num_connections()}
+        load = {"active_streams": self.readers.count, **connections, "draining": self.drain.begun}
+        return about_process(self._started_at) | load | self.readers.about()
+
     async def close(self, within_s: float = CLOSE_S) -> None:
         """Let short work finish, for so many seconds at most, then end background tasks and connections."""
         if self._starting is not None:
@@ -111,6 +140,8 @@ class Gateway:
         if short := self._tasks - lasting:
             await asyncio.wait(short, timeout=within_s)
         await end(set(self._tasks))
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close)
         await self.announcements.close()
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
@@ -126,6 +157,8 @@ class Gateway:
         self.spawn(forever(self.lost.look, every_s=LOST_S, name="lost"), "lost")
         self.spawn(forever(self.readers.look, every_s=LOOK_S, name="readers"), "readers")
         self.spawn(forever(self.measures.flush, every_s=FLUSH_S, name="measures"), "measures")
+        self.spawn(forever(self._look_for_drain, every_s=DRAINS_S, name="drains"), "drains")
+        self.spawn(loop_lag.watch(self.measures.lagged), "loop lag")
         try:
             async with asyncio.timeout(START_S):
                 await self.catalog.refresh()
@@ -134,6 +167,14 @@ class Gateway:
             logger.warning("redis does not answer yet; going on without")
         except Exception:  # every request waits for this task: a failure would be all their failures, for good
             logger.exception("the first look at the workers failed; the next one comes soon")
+
+    async def _look_for_drain(self) -> None:
+        """End this process, as SIGTERM does, when an operator asks for it."""
+        note = drains.note(self._started_at)
+        if not self.drain.begun and await self._redis.get(keys.drain(self.id)) == note:
+            logger.info("asked to drain: open streams have %g s", self.settings.drain_s)
+            self.asked_to_drain = True
+            self.stop()
 
     async def _reap(self) -> None:
         await self.reaper.look(await self.log.models())

@@ -37,9 +37,11 @@ class LostMessages:
         *,
         gateway: str,
         clock: Callable[[], float] = time.time,
+        note: Callable[[Settlement], None] = lambda _: None,
     ) -> None:
+        """`note` is told of each message that was settled here, and not by the reaper."""
         self._redis, self._log, self._reaper, self._settings = client, log, reaper, settings
-        self._gateway, self._clock = gateway, clock
+        self._gateway, self._clock, self._note = gateway, clock, note
         self._watched: dict[str, float | None] = {}  # running messages, and since when each is in no queue
         self._seen_until = 0.0  # seconds; logs opened before are watched already, or have ended
 
@@ -68,6 +70,7 @@ class LostMessages:
         await self._log.run(*accounting(settlement, pen=0))
         await self._redis.xadd(keys.settlements(model), {"r": settlement.encode()})
         await self._redis.hincrby(keys.outcomes(model), settlement.outcome, 1)
+        self._note(settlement)
 
     async def _notice(self) -> None:
         until = self._clock() - YOUNG_S

@@ -28,8 +28,10 @@ async def show(call: Call) -> None:
             snapshot = await call.gateway.look()
     except (TimeoutError, RedisError, OSError):
         snapshot = Snapshot(redis_up=False)
+    scrape = Scrape(snapshot, queue_limit=call.gateway.settings.queue_limit)
     encode, content_type = choose_encoder(header(call.scope, b"accept"))
-    await send_bytes(call.send, encode(Scrape(snapshot)), content_type.encode(), headers=call.headers)
+    text = await asyncio.to_thread(encode, scrape)  # some ms, for which streams need not wait
+    await send_bytes(call.send, text, content_type.encode(), headers=call.headers)
 
 
 def check_may_see(scope: Scope, token: str) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+from inference.protocol.closeups import blocked_field
 from streaming.announcements import Subscription
 from streaming.eventlog import KEEP_S, EventLog
 from streaming.reader import LogReader
@@ -49,6 +51,12 @@ class Readers:
     @property
     def count(self) -> int:
         return len(self._all)
+
+    def about(self) -> dict[str, Any]:
+        """Say which of them take nothing: a part of this gateway's heartbeat."""
+        now = self._clock()
+        waits = ((r.message_id, r.reader.cursor, now - r.blocked_since) for r in self._all if r.blocked_since)
+        return blocked_field(waits)
 
     async def look(self) -> None:
         """Mark slow readers; now and then tell that their messages are still read."""

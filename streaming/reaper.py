@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,16 @@ class Claimed:
 class Reaper:
     """Looks through the queues of models."""
 
-    def __init__(self, log: EventLog, settings: Settings, *, gateway: str) -> None:
-        self._log, self._settings, self._gateway = log, settings, gateway
+    def __init__(
+        self,
+        log: EventLog,
+        settings: Settings,
+        *,
+        gateway: str,
+        note: Callable[[Settlement], None] = lambda _: None,
+    ) -> None:
+        """`note` is told of each message that was settled here."""
+        self._log, self._settings, self._gateway, self._note = log, settings, gateway, note
 
     async def look(self, models: Iterable[str]) -> None:
         """End what is overdue in the queues of some models."""
@@ -100,7 +108,7 @@ class Reaper:
     async def _settle(
         self, claimed: Claimed, facts: dict[str, Any] | None, progress: Progress, outcome: Outcome, waited_ms: float
     ) -> None:
-        encoded = ""  # of a message of which nothing is known
+        settlement, encoded = None, ""  # of a message of which nothing is known
         if facts is not None:
             settlement = Settlement(
                 **facts,
@@ -116,7 +124,8 @@ class Reaper:
             encoded = settlement.encode()
             await self._log.run(*accounting(settlement, pen=claimed.pen))
         names = (*_queue(claimed.model), keys.settlements(claimed.model), keys.outcomes(claimed.model))
-        await self._log.run(scripts.SETTLE, names, (claimed.id, claimed.pen, encoded))
+        if await self._log.run(scripts.SETTLE, names, (claimed.id, claimed.pen, encoded)) and settlement:
+            self._note(settlement)
 
 
 def last_frames(progress: Progress, outcome: str) -> list[bytes]:

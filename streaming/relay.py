@@ -26,9 +26,11 @@ async def relay(reading: Reading, write: Write, watch: Stopwatch, surface: Surfa
         reading.blocked_since = time.monotonic()
         if chunk is None:
             await write(surface.ping)
+            watch.pings += 1
         else:
             reading.last_sent = chunk.frames  # before the wait: they are on their way, even if we are stopped in it
             if frames := surface.translate(chunk.frames):
                 await write(frames)
+                watch.write_s += time.monotonic() - reading.blocked_since
                 watch.wrote(len(frames), chunk.deltas)
         reading.blocked_since = None

@@ -17,13 +17,13 @@ WISHES = frozenset({"x-sluice-on-disconnect"})
 
 def routes(gateway: Gateway) -> list[URLPattern]:
     """Return the routes, for Channels' `URLRouter`."""
-    posted = Endpoint(gateway, parameters=BETA, wishes=WISHES, POST=messages.create_message)
+    posted = Endpoint(gateway, parameters=BETA, wishes=WISHES, generates=True, POST=messages.create_message)
     streamed = Endpoint(gateway, parameters=STREAM, GET=streams.read_stream, DELETE=streams.cancel_stream)
     table: list[tuple[str, Endpoint]] = [
         ("v1/messages", posted),
         ("v1/messages/count_tokens", Endpoint(gateway, parameters=BETA, POST=messages.count_tokens)),
-        ("v1/chat/completions", Endpoint(gateway, wishes=WISHES, POST=chat.create_completion)),
-        ("v1/streams", Endpoint(gateway, POST=streams.create_stream)),
+        ("v1/chat/completions", Endpoint(gateway, wishes=WISHES, generates=True, POST=chat.create_completion)),
+        ("v1/streams", Endpoint(gateway, generates=True, POST=streams.create_stream)),
         ("v1/streams/<str:message_id>", streamed),
         ("v1/streams/<str:message_id>/message", Endpoint(gateway, GET=streams.read_message)),
         ("v1/models", Endpoint(gateway, parameters=BETA | PAGE, GET=models.list_models)),

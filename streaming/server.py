@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
 
     `larger_bodies` are paths to which more than `max_body_bytes` may be sent, and how many. On SIGTERM it runs `drain`
     while it serves on, ends what is left, then `close`, which is told how many seconds it may take: all of that within
-    `budget_s`.
+    `budget_s`. `start` runs before the first connection is made.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
         receive_timeout_s: float,
         tls: CertificateOptions | None = None,
         budget_s: float,
+        start: Callable[[], Coroutine[Any, Any, object]] | None = None,
         drain: Callable[[], Awaitable[None]],
         close: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -92,9 +93,15 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
             receive_timeout_s=receive_timeout_s,
         )
         self._socket, self._tls = sock, tls
-        self._budget_s, self._drain, self._close = budget_s, drain, close
+        self._budget_s, self._start, self._drain, self._close = budget_s, start, drain, close
+        self._stopping = asyncio.Event()
         globalLogPublisher.addObserver(tell_of_failure)
         reactor.callWhenRunning(self._adopt)
+
+    @property
+    def num_connections(self) -> int:
+        """How many clients are connected now."""
+        return self._factory.num_open
 
     def protocol_disconnected(self, protocol: Any) -> None:
         """Note that a request is over; HTTP/2 may say so again when Daphne has forgotten it."""
@@ -102,9 +109,13 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
             super().protocol_disconnected(protocol)
 
     def create_application(self, protocol: Any, scope: dict[str, Any]) -> Any:
-        """Start the application; its scope has a way to drop the connection, and one to write to it at once."""
+        """Start the application; its scope has ways to drop the connection, to write at once, to learn of a stop."""
         if isinstance(protocol, Request):
-            scope["extensions"] = {"sluice.drop": protocol.drop, "sluice.write": protocol.write_now}
+            scope["extensions"] = {
+                "sluice.drop": protocol.drop,
+                "sluice.write": protocol.write_now,
+                "sluice.stopping": self._stopping,
+            }
         return super().create_application(protocol, scope)
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
@@ -120,6 +131,7 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
 
     async def _wind_down(self) -> None:
         end = time.monotonic() + self._budget_s
+        self._stopping.set()
 
         def share() -> float:  # each step has half of what is left, so that there is something for the next
             return max(LEAST_S, (end - time.monotonic()) / 2)
@@ -141,6 +153,8 @@ class Server(DaphneServer):  # type: ignore[misc]  # Twisted and Daphne have no 
         return [task for task in found if task is not None]
 
     def _adopt(self) -> None:
+        if self._start is not None:
+            self._starting = reactor._asyncioEventloop.create_task(self._start())  # kept: a loop holds tasks weakly
         self.http_factory = self._factory
         factory = TLSMemoryBIOFactory(self._tls, False, self.http_factory) if self._tls else self.http_factory
         port = reactor.adoptStreamPort(self._socket.fileno(), self._socket.family, factory)

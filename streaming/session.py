@@ -64,6 +64,8 @@ async def reading(
                 told = attendance.delivery(watch, reader=call.request_id, gateway=gateway.id, ended=reader.ended)
                 gateway.spawn(gateway.log.report(told), "delivery report")
                 gateway.measures.delivered(told, watch, mine.last_sent)
+                if call.trace is not None:
+                    call.trace.delivered(told)
 
 
 async def _leave(call: Call, message_id: str, attendance: Attendance | None, cancel: CancelReason | None) -> None:
@@ -94,24 +96,33 @@ async def stream(
         work = relay(mine, call.write, watch, surface, heartbeat_s=call.gateway.settings.heartbeat_s)
         ending = await race(call, mine, work)
         if ending == "slow":  # it can resume from the log
+            call.gateway.measures.slow()
             call.drop()
             raise ClientGone
         if ending == "stopping" and not mine.reader.ended:  # its end may be written already, and not taken yet
-            last = surface.translate(await farewell(mine))
+            last = await farewell(mine)
             is_parted = True
-            await call.write(last)
+            await _part(call, mine, surface, last)
     except ClientGone:
         raise
     except asyncio.CancelledError:  # by a server that has no more time for a farewell: even then, no bare end of file
         if call.gateway.drain.over.is_set() and not (is_parted or mine.reader.ended):
-            await call.write(surface.translate(parting.failure(mine.last_sent, "The server is stopping.")))
+            await _part(call, mine, surface, parting.failure(mine.last_sent, "The server is stopping."))
             await call.send({"type": "http.response.body", "body": b"", "more_body": False})
         raise
     except Exception as error:  # whatever it is, the client gets a typed end
         logger.exception("%s: the stream of %s failed", call.request_id, mine.message_id)
         mine.failed = True
-        await call.write(surface.translate(parting.failure(mine.last_sent, _reason(error))))
+        await _part(call, mine, surface, parting.failure(mine.last_sent, _reason(error)))
+    finally:
+        call.answer.last_sent = mine.last_sent
     await call.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _part(call: Call, mine: Reading, surface: Surface, last: bytes) -> None:
+    """End a stream with events that are not in its log."""
+    last, mine.last_sent = surface.translate(last), last
+    await call.write(last)
 
 
 async def collect(call: Call, mine: Reading, first: Chunk, watch: Stopwatch) -> bytes:
@@ -127,6 +138,7 @@ async def collect(call: Call, mine: Reading, first: Chunk, watch: Stopwatch) -> 
 
     if await race(call, mine, gather()) == "stopping":
         raise stopping()
+    call.answer.last_sent = frames[-1]
     return b"".join(frames)
 
 

@@ -19,6 +19,7 @@ from streaming.session import reading, stream
 from streaming.surfaces.anthropic import TypedEvents, assemble, parse_messages, wanted
 from streaming.timing import Stopwatch
 from streaming.tokens import sign, verify
+from streaming.verdicts import Answer
 
 
 async def create_stream(call: Call) -> None:
@@ -28,6 +29,7 @@ async def create_stream(call: Call) -> None:
         asked = wanted(parse_messages(raw))
         async with accepting(call, asked, caller, watch, raw=raw, idempotency_key=given) as accepted:
             await enter(call, accepted, read=False)
+        call.answer.counts = False  # what comes of it, its first reader will feel
         expires_at = int(time.time()) + call.gateway.log.longest_life_s
         path = f"/v1/streams/{accepted.id}"
         body = {
@@ -48,11 +50,13 @@ async def read_stream(call: Call) -> None:
         await send_bytes(call.send, b"", b"text/event-stream; charset=utf-8", headers=call.headers)
         return
     watch = Stopwatch()
+    call.follow(watch, "read_stream")
     begin = Chunk(b"", 0, 0, False)
 
     async def opening() -> tuple[Chunk, Attendance | None]:
         nonlocal begin
         joined = await call.gateway.log.join(message_id, caller.organization)
+        call.answer = Answer(counts=joined.first, model=joined.facts["model"], organization=caller.organization)
         begin = _cursor(call, joined)
         if begin.ended:
             return begin, None  # it reads nothing

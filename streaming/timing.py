@@ -13,6 +13,8 @@ class Stopwatch:
     started: float = field(default_factory=time.monotonic)
     stages: dict[str, float] = field(default_factory=dict)
     bytes_sent: int = 0
+    pings: int = 0
+    write_s: float = 0.0  # for the socket to take what was written
     _lap: float = 0.0
     _first: float | None = None
     _last: float = 0.0

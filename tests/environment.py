@@ -10,6 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 for name in [name for name in os.environ if name.startswith("SLUICE_") and name != "SLUICE_MODELS"]:
     del os.environ[name]
+for name in [name for name in os.environ if name.startswith("OTEL_")]:
+    del os.environ[name]
 os.environ.pop("REDIS_URL", None)
 os.environ.pop("DATABASE_URL", None)
 if url := os.environ.get("TEST_DATABASE_URL"):  # a server where databases may be made, as `tests.postgres` gives one

@@ -89,4 +89,33 @@ def counted(process: str) -> str:
     return f"sluice:{{metrics}}:counted:{process}"
 
 
+CELERY = "sluice:celery"  # expires `CELERY_S` after Celery's last periodic task
+CELERY_S = 86_400
+
+
+def drain(process: str) -> str:
+    """Note that asks a process to drain, see `inference.protocol.drains`."""
+    return f"sluice:drain:{process}"
+
+
+# What the console's page of active streams lives on, see `console.live.table`.
+TABLE = "sluice:console:table"  # channel of the table's changes
+WATCHED = "sluice:console:watched"  # expires soon after the last page is closed
+ASKED = "sluice:console:asked"  # set by who needs the whole table
+TABLE_MAKER = "sluice:console:maker"  # held by whoever makes the table
+
+
 MODELS = "sluice:models"  # set of model names that ever had a worker: whose settlements to read
+
+
+MINUTES_CHANGED = "sluice:{minutes}:changed"  # hash: minute -> revision, of those that the database has not or not all
+
+
+def minute(number: int) -> str:
+    """Hash of what was counted in a minute (since the epoch): `model|organization` -> JSON."""
+    return f"sluice:{{minutes}}:{number}"
+
+
+def minutes_added(process: str) -> str:
+    """Number of the last batch of minutes' counts that came from a process."""
+    return f"sluice:{{minutes}}:added:{process}"

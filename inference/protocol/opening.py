@@ -29,10 +29,12 @@ def first_frame(request: GenerationRequest, *, retry_ms: int = RETRY_MS) -> byte
     )
 
 
-def opening(request: GenerationRequest, settings: Settings, start: bytes, *, lease_ms: int = 0, pen: int = 0) -> Call:
+def opening(
+    request: GenerationRequest, settings: Settings, start: bytes, *, lease_ms: int = 0, gateway: str = "", pen: int = 0
+) -> Call:
     """Return the call that opens a log with its first frame.
 
-    `lease_ms` above 0 makes the caller its first reader. `pen` is that of the worker that opens it again.
+    `lease_ms` above 0 makes the caller, a `gateway`, its first reader. `pen` is that of the worker that opens it again.
     """
     life_s = longest_life_s(settings, request.patience_s)
     facts = {
@@ -43,6 +45,8 @@ def opening(request: GenerationRequest, settings: Settings, start: bytes, *, lea
         "spent_ms": max(0, round((time.time() - request.created_at) * 1000)),  # between its coming and this
         "pen": pen,
     }
+    if gateway and lease_ms:
+        facts["gateway"] = gateway
     if request.patience_s:
         facts["kept_s"] = max(settings.event_log_ttl_s, request.patience_s)
     names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))

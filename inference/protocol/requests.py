@@ -82,6 +82,7 @@ class GenerationRequest:
     tools: ToolUse | None = None
     grammar: Grammar | None = None
     created_at: float  # seconds since the epoch, for the record
+    traceparent: str | None = None  # where its worker's spans belong, in W3C's form; None where nobody follows it
 
     @property
     def version(self) -> int:

@@ -37,6 +37,9 @@ class Settings:
     debug: bool = setting(False, "Django's debug pages. Never in production.")
     allowed_hosts: str = setting("localhost,127.0.0.1,[::1]", "Host names the Django pages answer to, comma-separated.")
     trusted_origins: str = setting("", "Origins whose forms Django accepts, comma-separated (`https://example.org`).")
+    secure_cookies: bool = setting(
+        False, "The admin's cookies go over https alone, even where no proxy says `X-Forwarded-Proto: https`."
+    )
     cors_origins: str = setting("", "Origins whose pages may use streams, comma-separated; `*` for all.")
     metrics_token: str = setting("", "Bearer token that shows /metrics to other machines; empty means to none.")
     max_body_mb: int = setting(4, "Largest request body.", least=1, most=256)
@@ -47,6 +50,11 @@ class Settings:
     )
     log_level: str = setting(
         "INFO", "What the logs of all processes tell.", choices=("DEBUG", "INFO", "WARNING", "ERROR")
+    )
+    otel: str = setting(
+        "auto",
+        "Traces for OpenTelemetry, with the extra `otel`; auto sends them where OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+        choices=("auto", "on", "off"),
     )
     aof_rewrite_s: float = setting(
         3600.0, "The embedded Redis drops what was deleted from its append-only file so often; 0 is never.", least=0

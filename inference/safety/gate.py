@@ -13,6 +13,8 @@ from inference.safety.judge import Ask
 from inference.safety.passage import Passage
 from inference.text import Piece
 
+FEW = 8  # tokens that may wait, on top of the look-ahead, without anybody being told: most words could begin a match
+
 
 class SafetyGate:
     """Hold text back until it is judged; let nothing leave from the first span on that is enforced: `hit`.
@@ -72,6 +74,13 @@ class SafetyGate:
         if self.hit is not None:
             yield from self._cut(self.hit.start)
         self.most_held = max(self.most_held, self._tokens - self._left_tokens)
+
+    @property
+    def num_waiting(self) -> int:
+        """Tokens that wait for judgement, where they are more than usual, or nothing has left yet; else 0."""
+        held = self._tokens - self._left_tokens
+        usual = FEW + (self._checks.policy.lookahead_tokens if self._checks and self._checks.output.enforcing else 0)
+        return held if held > usual or not self._left_tokens else 0
 
     def take_findings(self) -> list[Finding]:
         """Return what was found, each once."""

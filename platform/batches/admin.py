@@ -10,6 +10,7 @@ from accounts.admin.access import TenantAdmin, roles_of
 from accounts.models import Member
 from batches.ending import cancel
 from batches.models import Batch
+from records.admin.links import page_of
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -37,7 +38,7 @@ class BatchAdmin(TenantAdmin[Batch]):
     """One row per batch, newest first. What was asked and answered is not shown."""
 
     organization_field = "organization_id"
-    list_display = ("id", "created_at", "organization", "key", "how_it_stands", "total",
+    list_display = ("id", "created_at", "owner", "key_name", "how_it_stands", "total",
                     "processing", "succeeded", "errored", "canceled", "expired")  # fmt: skip
     list_filter = (StatusFilter,)  # a list of organisations would show members the names of others
     list_select_related = ("organization", "key")
@@ -46,6 +47,14 @@ class BatchAdmin(TenantAdmin[Batch]):
     date_hierarchy = "created_at"
     show_full_result_count = False
     actions = ("cancel_batches",)
+
+    @admin.display(description="organisation", ordering="organization__name")
+    def owner(self, batch: Batch) -> str:
+        return page_of("accounts_organization", batch.organization_id, batch.organization)
+
+    @admin.display(description="key")
+    def key_name(self, batch: Batch) -> str:
+        return page_of("accounts_apikey", batch.key_id, batch.key.name)
 
     @admin.display(description="status")
     def how_it_stands(self, batch: Batch) -> str:

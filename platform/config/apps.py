@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig as DjangoAdminConfig
 from django.core.checks import CheckMessage, Warning, register
 
 from inference.protocol.settings import unknown_variables
@@ -17,6 +18,12 @@ class ConfigConfig(AppConfig):
 
     def ready(self) -> None:
         register(check_variables)
+
+
+class AdminConfig(DjangoAdminConfig):
+    """Django's admin, on our site."""
+
+    default_site = "console.site.Site"
 
 
 def check_variables(**kwargs: Any) -> list[CheckMessage]:

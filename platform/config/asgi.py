@@ -13,8 +13,9 @@ django_application = get_application()  # before our imports, since it sets Djan
 
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
-from django.urls import re_path
+from django.urls import path, re_path
 
+from console.live.feed import Feed
 from streaming.gateway import Gateway
 from streaming.routes import routes
 
@@ -22,7 +23,8 @@ from streaming.routes import routes
 def build(gateway: Gateway) -> Any:
     """Return the application around a gateway."""
     rest = re_path(r"", gateway.cors.around(django_application))  # type: ignore[arg-type]  # an ASGI app, as Channels takes it
-    return ProtocolTypeRouter({"http": URLRouter([*routes(gateway), rest])})
+    watching = path("admin/console/streams/live", Feed(settings.SLUICE.redis))  # type: ignore[arg-type]  # likewise
+    return ProtocolTypeRouter({"http": URLRouter([*routes(gateway), watching, rest])})
 
 
 gateway = Gateway(settings.SLUICE)

@@ -11,11 +11,13 @@ from config.databases import databases_of
 from config.secrets_file import read_or_create
 from inference.protocol.log_lines import FORMAT
 from inference.protocol.settings import ROOT, SettingError, load
+from inference.protocol.tracing import is_wanted
 
 django_stubs_ext.monkeypatch()
 
 try:
     SLUICE = load()
+    is_wanted(SLUICE)  # which refuses what cannot be
 except SettingError as error:
     raise ImproperlyConfigured(str(error)) from None
 
@@ -31,7 +33,7 @@ CSRF_TRUSTED_ORIGINS = [origin.strip() for origin in SLUICE.trusted_origins.spli
 INSTALLED_APPS = [
     "config.apps.ConfigConfig",
     "daphne",
-    "django.contrib.admin",
+    "config.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -45,12 +47,15 @@ INSTALLED_APPS = [
     "records",
     "safety",
     "batches",
+    "slo",
     "api",
     "console",
 ]
 
 MIDDLEWARE = [
     "common.middleware.RequestIds",
+    "common.content_policy.ContentSecurityPolicy",
+    "common.secure_cookies.SecureCookies",
     "common.middleware.NoNulls",
     "django.middleware.security.SecurityMiddleware",
     "config.static.StaticFiles",
@@ -103,6 +108,12 @@ WHITENOISE_ALLOW_ALL_ORIGINS = False
 SECURE_CONTENT_TYPE_NOSNIFF = True
 # A proxy may have taken TLS off. Whoever says so wrongly misleads nobody but itself.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# Neither redirects to https nor HSTS come from us: whoever takes TLS off knows whether all of the host is https.
+SILENCED_SYSTEM_CHECKS = ["security.W004", "security.W008"]
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SLUICE.secure_cookies  # over https they are in any case: `SecureCookies`
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True  # scripts take the token from the page's form
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 
 CHANNEL_LAYERS = {
@@ -133,6 +144,11 @@ CELERY_BEAT_SCHEDULE = {
     },
     "run-batches": {"task": "config.tasks.run_batches", "schedule": 1.0, "options": {"expires": 1.0}},
     "archive-batches": {"task": "batches.tasks.archive_batches", "schedule": 3600.0, "options": {"expires": 3600.0}},
+    "make-table": {"task": "console.tasks.make_table", "schedule": 1.0, "options": {"expires": 1.0}},
+    "tick": {"task": "console.tasks.tick", "schedule": 5.0, "options": {"expires": 5.0}},
+    "roll-up": {"task": "slo.tasks.roll_up", "schedule": 10.0, "options": {"expires": 10.0}},
+    "sample-load": {"task": "slo.tasks.sample", "schedule": 10.0, "options": {"expires": 10.0}},
+    "prune-rollups": {"task": "slo.tasks.prune", "schedule": 600.0, "options": {"expires": 600.0}},
     "forget-periods": {"task": "quotas.tasks.forget_periods", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
 

@@ -14,12 +14,14 @@ from typing import Self, TypeVar
 from config.guard import Guard, kill_group
 from config.leash import leashed
 from config.output import LineReader, Output
+from inference.protocol.drains import EXIT_STATUS
 from inference.protocol.settings import ROOT
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 SETTLED_S = 10.0  # a child that lived for so long died of something new
 QUICK_DEATHS = 3  # after so many in a row we say more than that it died
+DRAINED = "was drained and has ended; `serve`, started again, has it again"
 HURRY_S = 0.5  # what a child is left with after a second Ctrl-C
 
 T = TypeVar("T")
@@ -45,7 +47,7 @@ def pause_after(quick_deaths: int) -> float:
 
 
 class Child:
-    """One program, started again whenever it dies, until it is told to stop."""
+    """One program, started again whenever it dies, until it is told to stop, or an operator has had it drained."""
 
     def __init__(self, program: Program, output: Output, guard: Guard, hurry: asyncio.Event) -> None:
         self.program = program
@@ -86,7 +88,11 @@ class Child:
         while not self._stop.is_set():
             begun = time.monotonic()
             try:
-                ending = _describe(await self._run())
+                status = await self._run()
+                ending = _describe(status)
+                if status == EXIT_STATUS:
+                    self._output.line("serve", f"{self.program.name} {DRAINED}")
+                    return
             except OSError as error:  # no memory or no processes left, say: that may pass
                 ending = f"could not start ({error})"
             if not self._stop.is_set():

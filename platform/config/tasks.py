@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-import time
 from typing import Any
 
 from celery import shared_task
 from celery.signals import worker_shutting_down
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
-from redis.exceptions import RedisError
 
 from batches.models import Batch
 from common.redis import connection
 from config.append_only import is_ours_to_rewrite, rewrite
 
 BATCHES_S = 30.0  # after so long another task goes on with them
-COMPLAIN_S = 60.0
 
-logger = logging.getLogger(__name__)
 _stopping = threading.Event()
-_complained_at = float("-inf")
 
 
 @shared_task
 def run_batches() -> None:
     """Run the requests of batches for a while, where there are any and nobody does it."""
-    global _complained_at
-    try:
-        if not _stopping.is_set() and Batch.objects.filter(ended_at=None).exists():
-            from streaming.batches.runner import run  # brings tokenizers along, so only where there is work
+    if not _stopping.is_set() and Batch.objects.filter(ended_at=None).exists():
+        from streaming.batches.runner import run  # brings tokenizers along, so only where there is work
 
-            asyncio.run(run(settings.SLUICE, stopping=_stopping.is_set, for_s=BATCHES_S))
-    except (OperationalError, InterfaceError, RedisError, OSError) as error:  # the next task goes on
-        if time.monotonic() - _complained_at > COMPLAIN_S:
-            _complained_at = time.monotonic()
-            logger.warning("batches have to wait: %s", " ".join(str(error).split()))
+        asyncio.run(run(settings.SLUICE, stopping=_stopping.is_set, for_s=BATCHES_S))
 
 
 @worker_shutting_down.connect

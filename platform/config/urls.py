@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from api.docs.view import show_docs
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("admin/console/", include("console.urls")),
     path("admin/", admin.site.urls),
     path("v1/", include("api.urls")),
     path("docs/", show_docs),

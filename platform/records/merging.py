@@ -41,14 +41,14 @@ def merge(reports: Sequence[Report]) -> set[str]:
     return late
 
 
-def be_alone() -> None:
+def be_alone(lock: int = _LOCK) -> None:
     """Let nobody else merge until this transaction ends: what is read here is to be changed by us only.
 
     On SQLite a transaction has the database for itself from its beginning.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [lock])
 
 
 def _too_late(reports: Iterable[Report]) -> set[str]:

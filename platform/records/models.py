@@ -63,6 +63,7 @@ class RequestRecord(models.Model):
             models.Index(fields=["organization", "key", "-created_at", "-id"], name="record_by_key"),
             models.Index(fields=["model", "-created_at", "-id"], name="record_by_model"),
             models.Index(fields=["outcome", "-created_at", "-id"], name="record_by_outcome"),
+            models.Index(fields=["-ttft_ms", "-created_at"], name="record_by_ttft"),
             # With what else an organisation's records are filtered by: those left out are not read from the table.
             models.Index(
                 fields=["organization", "-created_at", "-id", "outcome", "model"], name="record_of_organization"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from threading import Lock
 
 from celery import shared_task
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
 
 from common.redis import connection
 from records.pruning import days_ago, prune
@@ -16,12 +13,9 @@ from records.store import BATCH, store_reports
 from records.trigger_pruning import clear_texts, prune_triggers
 from records.trigger_store import store_triggers
 
-COMPLAIN_S = 60.0
 PRUNE_S = 30.0  # each time: a thread of the worker is kept from other work for so long
 
-logger = logging.getLogger(__name__)
 _storing = Lock()  # while much waits, each tick's task would do the same work again, in all of the worker's threads
-_complained_at = float("-inf")
 
 
 @shared_task
@@ -34,8 +28,6 @@ def store_records() -> None:
             pass
         while store_triggers(connection()) >= BATCH:
             pass
-    except (OperationalError, InterfaceError) as error:  # a traceback each second would tell nobody more
-        _complain(error)
     finally:
         _storing.release()
 
@@ -53,10 +45,3 @@ def prune_safety_triggers() -> None:
     clear_texts()
     if days := settings.SLUICE.records_keep_days:
         prune_triggers(days_ago(days), for_s=PRUNE_S)
-
-
-def _complain(error: Exception) -> None:
-    global _complained_at
-    if time.monotonic() - _complained_at > COMPLAIN_S:
-        _complained_at = time.monotonic()
-        logger.warning("the database does not take records (%s): they wait in Redis", " ".join(str(error).split()))

@@ -10,9 +10,10 @@ from typing import cast
 import redis
 from django.db import transaction
 
-from common.counts import tell
+from common.counts import tell, tell_minutes
 from inference.protocol import keys
 from inference.protocol.metrics import SAFETY_TRIGGERS, Tally
+from inference.protocol.minutes import TRIGGERS, MinuteTally
 from inference.protocol.reports import Trigger
 from records.merging import be_alone
 from records.store import arrivals_in, move
@@ -70,8 +71,11 @@ def _storable(text: str) -> str:
 
 
 def _count(client: redis.Redis, rows: Iterable[SafetyTrigger]) -> None:
-    tally = Tally()
+    tally, minutes = Tally(), MinuteTally()
     for row in rows:
         # A classifier's labels are its maker's: ours is what divides a count's name.
         tally.count(SAFETY_TRIGGERS, row.check_name, row.category.replace("|", "/"), row.action)
+        counts = minutes.of(row.model, row.organization_id or "", at=row.found_at.timestamp())
+        counts.add(TRIGGERS, f"{row.category} ({row.action})")
     tell(client, "triggers", tally)
+    tell_minutes(client, "triggers", minutes)

@@ -31,12 +31,15 @@ class RuleForm(forms.ModelForm[SafetyRule]):
 
     categories = CategoriesField()
 
+    class Media:
+        css = {"all": ["safety/rules.css"]}
+
     class Meta:
         model = SafetyRule
         fields = "__all__"
         widgets = {
-            "position": forms.NumberInput(attrs={"style": "width: 3.5em"}),
-            "threshold": forms.NumberInput(attrs={"style": "width: 4.5em", "step": "any"}),
+            "position": forms.NumberInput(attrs={"class": "rule-position"}),
+            "threshold": forms.NumberInput(attrs={"class": "rule-threshold", "step": "any"}),
             "model": forms.TextInput(attrs={"size": 20}),
         }
 

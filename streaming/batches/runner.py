@@ -25,8 +25,10 @@ from batches.ending import Ended, store_results
 from batches.models import Kind
 from common.errors import ApiError, AuthenticationFailed, Overloaded, PermissionDenied
 from inference.protocol import keys, scripts
+from inference.protocol.minutes import MinuteTally
 from inference.protocol.outcomes import CANCEL_REASONS
 from inference.protocol.quotas import long_lease_ms, renewing
+from inference.protocol.reports import Settlement
 from inference.protocol.settings import Settings
 from streaming.batches.database import Callers, Database, ids_after, items_after, open_batches, recorded
 from streaming.batches.lease import Lease
@@ -85,7 +87,9 @@ class Runner:
         self._log = EventLog(client, settings)
         self._catalog = Catalog(client, settings, templates=TEMPLATES)
         self._spool = SpoolWatch(client, settings)
-        self._reaper = Reaper(self._log, settings, gateway=f"batches-{socket.gethostname()}-{os.getpid()}")
+        self._name = f"batches-{socket.gethostname()}-{os.getpid()}"
+        self._minutes = MinuteTally()
+        self._reaper = Reaper(self._log, settings, gateway=self._name, note=self._note)
         self._submission = Submission(self._log, self._catalog, settings, has_room=self._has_room)
         self._batches: dict[str, BatchRun] = {}
         self._running: dict[str, Running] = {}
@@ -308,6 +312,11 @@ class Runner:
         """Have a message end: by its worker, or here where none is at it."""
         await self._log.cancel(one.id, "cancelled")
         await self._reaper.end_idle(one.id, one.model)
+        while call := self._minutes.call(self._name):
+            self._minutes.added(await self._log.run(*call))
+
+    def _note(self, settlement: Settlement) -> None:
+        self._minutes.of(settlement.model, settlement.organization).settled(settlement)
 
     def _end(self, batch: BatchRun, message_id: str, stop: Stop) -> None:
         self._ended[batch.id].append(Ended(message_id, stop.kind, stop.body))

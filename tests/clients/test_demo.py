@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.clients.conftest import NODE_FOLDER, SAID, SAY, script_environment
+from tests.clients.conftest import SAID, SAY
+from tests.clients.driving import Browser
 from tests.e2e.conftest import Product
 
 pytestmark = pytest.mark.clients
@@ -37,27 +35,16 @@ BROKEN_SOURCES = """(() => {
 })()"""
 
 
-class Demo:
-    """The page, and a browser that drives it."""
+class Demo(Browser):
+    """The page."""
 
-    def __init__(self, process: subprocess.Popen[str], product: Product, key: str) -> None:
-        self._process, self._product, self._key = process, product, key
-
-    def __call__(self, method: str, *arguments: Any) -> Any:
-        """Call a method of Playwright's `Page`."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        assert "error" not in answer, answer["error"]
-        return answer["value"]
+    key = ""
 
     def open(self, *, connect: bool = True, width: int = 1280) -> None:
         self("setViewportSize", {"width": width, "height": 800})
-        self("goto", self._product.url + "/demo/")
+        self("goto", self.origin + "/demo/")
         if connect:
-            self.connect(self._key)
+            self.connect(self.key)
             self("waitForSelector", "#composer:not([hidden])")
 
     def connect(self, key: str) -> None:
@@ -88,21 +75,15 @@ class Demo:
 
     def message(self) -> str:
         """The last answer, as the server has it."""
-        url = f"{self._product.url}/v1/streams/{self('getAttribute', ANSWER, 'data-message')}/message"
-        return str(httpx.get(url, headers={"x-api-key": self._key}).json()["content"][0]["text"])
+        url = f"{self.origin}/v1/streams/{self('getAttribute', ANSWER, 'data-message')}/message"
+        return str(httpx.get(url, headers={"x-api-key": self.key}).json()["content"][0]["text"])
 
 
 @pytest.fixture(scope="module")
 def browsing(node: str, browser: str, product: Product, key: str) -> Iterator[Demo]:
-    command = [node, str(NODE_FOLDER / "drive.mjs")]
-    environment = script_environment(CHROMIUM=browser, ORIGIN=product.url)
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield Demo(process, product, key)
-        assert process.stdin
-        process.stdin.close()
-        assert process.wait(20) == 0
+    with Demo.start(node, browser, product.url) as made:
+        made.key = key
+        yield made
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from inference.broker import Broker
 from inference.claims import Claim, Taken
 from inference.protocol import keys, quotas, scripts
 from inference.protocol.metrics import LIMITED, Tally
+from inference.protocol.minutes import ANSWERS, GOOD, MinuteTally
 from inference.protocol.opening import first_frame, opening
 from inference.protocol.quotas import MINUTE_S, Period, accounting, renewing
 from inference.room import Room
@@ -109,6 +110,16 @@ def test_heartbeats_and_counts(life: Life) -> None:
     assert call is not None
     assert life.ask(*call) == 1
     assert life.ask(scripts.BEAT, (keys.WORKERS,), ("w", '{"a":1}')) == 1
+
+
+def test_counts_of_several_minutes(life: Life) -> None:
+    tally, minute = MinuteTally(), int(time.time()) // 60
+    for ago_s in (0, 60):
+        tally.of("m", "o", at=minute * 60 - ago_s).add(ANSWERS, GOOD)
+    call = tally.call("p")
+    assert call is not None
+    assert life.ask(*call) == 0
+    assert life.ask(scripts.STORED, (keys.MINUTES_CHANGED, keys.minute(minute)), (minute, 1, 60)) == 1
 
 
 async def test_readers_come_and_go(life: Life, log: EventLog) -> None:

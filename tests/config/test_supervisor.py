@@ -13,6 +13,7 @@ from config import supervisor
 from config.leash import leashed
 from config.output import Output
 from config.supervisor import Program, Supervisor, pause_after
+from inference.protocol.drains import EXIT_STATUS
 from tests.config.transcript import Transcript, wait_for_end
 
 FAREWELL = """
@@ -213,3 +214,15 @@ def test_it_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert plain.getvalue() == "redis     | hello\n"
     assert re.fullmatch(r"\x1b\[\d+mredis     \|\x1b\[0m hello\n", coloured.getvalue())
+
+
+async def test_it_leaves_alone_what_was_drained(quick: None) -> None:
+    seen = Transcript()
+
+    async with Supervisor(Output(seen)) as running:
+        running.start(program(f"raise SystemExit({EXIT_STATUS})", name="drained"))
+        running.start(program("print('hello'); raise SystemExit(3)", name="other"))
+        await seen.until("drained was drained and has ended")
+        await seen.until("| hello", times=3)
+
+    assert seen.getvalue().count("drained was drained") == 1

@@ -43,8 +43,8 @@ def test_a_key_can_get_into_no_address(html: str) -> None:
 def test_it_may_use_its_own_host_alone(client: Client, html: str) -> None:
     headers = client.get("/demo/").headers
     assert headers["content-security-policy"] == (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     assert headers["referrer-policy"] == "no-referrer"
     page = Page(html)

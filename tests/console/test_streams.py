@@ -36,9 +36,12 @@ class TestStreams:
     def test_it_works(self) -> None:
         out, err = streams()
         head, first, second = (line.split() for line in out.splitlines())
-        assert head == ["MESSAGE", "KEY", "ORGANISATION", "STATE", "TOKENS", "AGE", "TRY", "READERS", "MODEL", "WORKER"]
+        assert head == [
+            "MESSAGE", "KEY", "ORGANISATION", "STATE", "TOKENS", "TOK/S", "TTFT", "AGE", "TRY", "READERS", "MODEL",
+            "WORKER", "GATEWAY",
+        ]  # fmt: skip
         assert first[:5] == ["msg_alice", "alice", "alpha", "decoding", "2"]
-        assert first[6:] == ["1", "0", "m", "w-1"]
+        assert first[8:] == ["1", "0", "m", "w-1", "-"]
         assert second[:5] == ["msg_charlie", "charlie", "gamma", "queued", "0"]
         assert err == ""
 

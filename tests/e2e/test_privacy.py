@@ -22,6 +22,7 @@ import pytest
 import redis
 from tokenizers import Tokenizer
 
+from tests.e2e.collector import Collector
 from tests.e2e.conftest import Product, a_body, records_of, stream
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -265,8 +266,15 @@ def field(page: httpx.Response, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def product() -> Iterator[Product]:
-    made = Product(("--engine", "simulated"), SETTINGS).start()
+def collector() -> Iterator[Collector]:
+    with Collector().listening() as collector:
+        yield collector
+
+
+@pytest.fixture(scope="module")
+def product(collector: Collector) -> Iterator[Product]:
+    traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    made = Product(("--engine", "simulated"), SETTINGS | traced).start()
     yield made
     assert made.stop() == 0, made.log[-4000:]
 
@@ -396,6 +404,15 @@ def test_the_database_has_none(found: Found) -> None:
 def test_the_metrics_tell_none(found: Found) -> None:
     assert "sluice_ttft_seconds_count" in found.metrics
     found.all.check(found.metrics, "/metrics")
+
+
+def test_the_traces_tell_none(found: Found, collector: Collector) -> None:
+    told = b"".join(collector.bodies)
+    for service in (b"sluice-gateway", b"sluice-worker"):
+        assert service in told
+    for name in (b"gen_ai.usage.output_tokens", b"read_stream", b"tokenizing", b"decode", b"safety"):
+        assert name in told
+    found.all.check(told, "the traces")
 
 
 def test_no_process_shows_any(found: Found) -> None:

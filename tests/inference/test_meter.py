@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, cast
+from unittest.mock import patch
 
 from inference.engines.base import StepOutput
+from inference.generation import Generation
 from inference.meter import Meter
 from inference.protocol import keys
+from inference.protocol.minutes import read
 from inference.protocol.reports import Settlement, common_of
 from tests.inference.tools import Bench, a_request, enqueue
 
@@ -75,8 +79,27 @@ def test_a_worker_tells_what_it_measured(bench: Bench) -> None:
     about = bench.worker.about()
     assert (about["generated_tokens"], about["prompt_tokens"], about["cached_tokens"]) == (1, 3, 2)
     counted = cast(dict[bytes, bytes], bench.store.hgetall(keys.COUNTS))
-    assert {name.split(b"|")[1] for name in counted} == {b"queue", b"prefill", b"decode"}
+    assert {name.split(b"|")[1] for name in counted if name.startswith(b"stage")} == {b"queue", b"prefill", b"decode"}
+    tokens = {kind: int(counted[b"tokens_total|m|" + kind]) for kind in (b"input", b"cached", b"output")}
+    assert tokens == {b"input": 3, b"cached": 2, b"output": 1}
     assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}
+
+
+def test_a_settled_message_is_counted_in_its_minute(bench: Bench) -> None:
+    bench.worker._meter.settled(settlement(checks={"patterns": 1.5, "toxicity": 2.0}))
+    bench.worker._meter.settled(settlement(outcome="timeout", output_tokens=0, prefill_ms=None))
+    bench.worker._beat_due = 0
+    bench.turn()
+
+    (minute,) = cast(dict[bytes, bytes], bench.store.hgetall(keys.MINUTES_CHANGED))
+    ((model, organization, sums),) = read(cast(dict[bytes, bytes], bench.store.hgetall(keys.minute(int(minute)))))
+    assert (model, organization) == ("m", a_request().organization)
+    assert json.loads(sums) == {
+        "outcomes": {"end_turn": 1, "timeout": 1},
+        "tokens": {"output": 2},
+        "stages": {"queue": 2, "prefill": 1, "decode": 1, "safety": 1},
+        "stages_us": {"queue": 10_000, "prefill": 20_000, "decode": 80_000, "safety": 3_500},
+    }
 
 
 def test_what_is_settled_twice_is_counted_once(bench: Bench) -> None:
@@ -88,3 +111,11 @@ def test_what_is_settled_twice_is_counted_once(bench: Bench) -> None:
     bench.worker._broker.exchange([settling, settling])
 
     assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}
+
+
+def test_a_worker_tells_what_safety_holds(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    assert "held" not in bench.worker.about()
+    with patch.object(Generation, "num_waiting", 9):
+        assert bench.worker.about()["held"] == [["msg_1", 9]]

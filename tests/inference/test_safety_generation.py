@@ -325,3 +325,21 @@ def test_an_heir_tells_what_the_dead_would_have_flagged(log: Log) -> None:
     heir = log.generation(attempt=2, checks=rules)
     log.say(heir, "the end.", finish="end_of_text")
     assert [(t.category, t.action, t.position) for t in heir.triggers] == [("toxicity", "flag", 0)]
+
+
+def test_it_is_told_what_waits_longer_than_usual(log: Log) -> None:
+    generation = log.generation(checks=checks_of(SECRETS))
+    log.say(generation, SAFE)
+    assert generation.num_waiting == 0
+    log.say(generation, CARD[:-1])
+    assert generation.num_waiting == len(CARD) - 1
+    log.say(generation, "no card", finish="end_of_text")
+    assert generation.num_waiting == 0
+
+
+def test_before_anything_has_left_all_that_waits_is_told(log: Log) -> None:
+    generation = log.generation(checks=checks_of(JUDGED))
+    log.say(generation, "It was")
+    assert generation.num_waiting == len("It was")
+    log.say(generation, " a dark and stormy night, and the rain fell down, ")
+    assert generation.num_waiting == 0, "no more than the look-ahead"

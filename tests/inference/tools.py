@@ -53,7 +53,7 @@ def entries_of(store: redis.Redis, stream: str) -> list[Entry]:
     return cast(list[Entry], store.xrange(stream))
 
 
-def enqueue(store: redis.Redis, request: GenerationRequest, *, head_start_ms: int = 0, limit: int = 100) -> int:
+def enqueue(store: redis.Redis, request: GenerationRequest, *, head_start_ms: float = 0, limit: int = 100) -> int:
     """Do what the gateway does: open the log and queue the request."""
     script, opened, arguments = opening(request, SETTINGS, first_frame(request))
     store.eval(script, len(opened), *opened, *arguments)

@@ -13,7 +13,6 @@ import redis
 import redis.asyncio
 from django.conf import settings
 from django.core.management import CommandError, call_command
-from django.db import OperationalError
 
 from common.errors import Overloaded
 from inference.protocol import keys
@@ -203,21 +202,6 @@ class TestWatch:
         for _ in range(4):
             alarm.set("trouble", "over")
         assert caplog.messages == ["trouble", "trouble"]
-
-
-def test_the_task_tells_once_that_the_database_is_away(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def away(client: redis.Redis) -> int:
-        raise OperationalError("connection refused\n  Is the server running?")
-
-    monkeypatch.setattr(tasks, "store_reports", away)
-    monkeypatch.setattr(tasks, "_complained_at", float("-inf"))
-    for _ in range(3):
-        tasks.store_records()
-    assert caplog.messages == [
-        "the database does not take records (connection refused Is the server running?): they wait in Redis"
-    ]
 
 
 def test_one_task_of_a_process_stores_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

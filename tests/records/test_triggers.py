@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -73,6 +74,16 @@ def test_each_is_stored_and_counted_once(store: redis.Redis) -> None:
         assert store_triggers(store) == 3
     assert SafetyTrigger.objects.count() == 2
     assert counted(store) == 2
+    minute = cast(dict[bytes, bytes], store.hgetall(keys.minute(int(time.time()) // 60)))
+    assert json.loads(minute[b"m|org_1"]) == {"triggers": {"secrets.jwt (enforce)": 2}}
+
+
+def test_each_is_counted_in_the_minute_in_which_it_was_found(store: redis.Redis) -> None:
+    now = int(time.time())
+    tell(store, a_trigger(found_at=now - 600), a_trigger(message="msg_2", found_at=now - 90_000))
+    store_triggers(store)
+    minutes = {int(minute) for minute in cast(dict[bytes, bytes], store.hgetall(keys.MINUTES_CHANGED))}
+    assert minutes == {now // 60 - 10, now // 60 - 59}, "what was kept from us for long is as early as can be"
 
 
 def test_a_label_may_hold_what_divides_a_counts_name(store: redis.Redis) -> None:

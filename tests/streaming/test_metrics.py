@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 import redis
@@ -14,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from common.errors import AuthenticationFailed
 from inference.protocol import keys
+from inference.protocol.metrics import TTFT, Tally
 from inference.protocol.outcomes import OUTCOMES
+from inference.protocol.queueing import CLASSES
 from inference.protocol.settings import Settings
 from inference.worker import Worker
 from records.spool import Spool
@@ -69,7 +72,16 @@ async def test_it_works(ask: Ask, gateway: Gateway, worker: Worker, store: redis
     assert value(samples, "sluice_active_streams") == 0
     assert value(samples, "sluice_worker_generated_tokens_total", model=settings.model, worker=worker.id) == 5
     assert value(samples, "sluice_worker_running", model=settings.model) == 0
-    assert value(samples, "sluice_queued", model=settings.model) == 0
+    for priority in CLASSES:
+        assert value(samples, "sluice_queued", model=settings.model, priority=priority) == 0
+    assert value(samples, "sluice_claimed", model=settings.model) == 0
+    assert value(samples, "sluice_event_logs") == 1
+    assert value(samples, "sluice_event_logs_full") == 0
+    assert value(samples, "sluice_queue_limit") == settings.queue_limit
+    assert value(samples, "sluice_tokens_total", model=settings.model, kind="output") == 5
+    assert value(samples, "sluice_retries_total", model=settings.model) == 0
+    assert value(samples, "sluice_sent_bytes_total") > 500
+    assert value(samples, "sluice_loop_lag_seconds_count") > 5
     assert (value(samples, "sluice_gateways"), value(samples, "sluice_redis_up")) == (1, 1)
 
 
@@ -98,6 +110,7 @@ async def test_what_a_gateway_counted_outlives_it(ask: Ask, gateway: Gateway, se
     await (await ask("POST", "/v1/messages", {})).whole()
     await gateway.close()
     successor = Gateway(settings)
+    successor.catalog._templates |= gateway.catalog._templates  # loading it takes longer than a test
 
     samples = await scrape(successor)
 
@@ -117,6 +130,28 @@ async def test_a_reader_that_resumes_says_nothing_of_the_pace(ask: Ask, gateway:
     assert value(samples, "sluice_ttft_seconds_count") == value(samples, "sluice_tpot_seconds_count") == 1
     assert value(samples, "sluice_tbt_seconds_count") == 4
     assert value(samples, "sluice_request_seconds_count") == 2
+    assert value(samples, "sluice_resumes_total") == 1
+
+
+class TestOfLongStreams:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, heartbeat_s=0.1, sim_tpot_ms=250)
+
+    async def test_pings_are_counted(self, ask: Ask, gateway: Gateway) -> None:
+        await (await ask("POST", "/v1/messages", a_body(max_tokens=3, stream=True))).whole()
+        assert value(await scrape(gateway), "sluice_heartbeats_total") >= 2
+
+    async def test_slow_clients_are_counted(self, ask: Ask, gateway: Gateway) -> None:
+        r = await ask("POST", "/v1/messages", a_body(max_tokens=100, stream=True))
+        await r.until(b"content_block_delta")
+        for reading in gateway.readers._all:
+            reading.slow.set()  # as `Readers` finds out
+        await r.communicator.wait()
+
+        samples = await scrape(gateway)
+        assert value(samples, "sluice_slow_clients_total") == 1
+        assert value(samples, "sluice_answers_total", result="left_out") == 1
 
 
 async def test_without_redis_it_says_so(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +167,10 @@ class TestExposition:
     def samples(self, snapshot: Snapshot) -> Samples:
         return samples_of(generate_latest(Scrape(snapshot)).decode())
 
+    def test_the_logs_budget_is_told(self) -> None:
+        samples = self.samples(Snapshot(event_logs=7, logs_full=True))
+        assert (value(samples, "sluice_event_logs"), value(samples, "sluice_event_logs_full")) == (7, 1)
+
     def test_each_outcome_is_there_from_the_start(self) -> None:
         samples = self.samples(Snapshot(outcomes={"end_turn": 3, "of a newer worker": 1}))
         assert {name: value(samples, "sluice_requests_total", outcome=name) for name in OUTCOMES} == dict.fromkeys(
@@ -145,19 +184,34 @@ class TestExposition:
         assert [value(samples, name) for name in names] == [7, 1.5, 2]
 
     def test_buckets_add_up(self) -> None:
-        counts = {"ttft_seconds|0.1": 2, "ttft_seconds|0.5": 3, "ttft_seconds|inf": 1, "ttft_seconds|sum": 1_500_000}
-        samples = self.samples(Snapshot(counts=counts))
+        counts = {"ttft_seconds|m|0.1": 2, "ttft_seconds|m|0.5": 3, "ttft_seconds|m|inf": 1}
+        samples = self.samples(Snapshot(counts=counts | {"ttft_seconds|m|sum": 1_500_000}))
         for bound, total in (("0.075", 0), ("0.1", 2), ("0.4", 2), ("0.5", 5), ("60", 5), ("+Inf", 6)):
-            assert value(samples, "sluice_ttft_seconds_bucket", le=bound) == total
+            assert value(samples, "sluice_ttft_seconds_bucket", le=bound, model="m") == total
         assert value(samples, "sluice_ttft_seconds_sum") == 1.5
 
     def test_bounds_of_another_version_count(self) -> None:
-        samples = self.samples(Snapshot(counts={"ttft_seconds|0.33": 2}))
+        samples = self.samples(Snapshot(counts={"ttft_seconds|m|0.33": 2}))
         assert value(samples, "sluice_ttft_seconds_bucket", le="0.33") == 2
         assert value(samples, "sluice_ttft_seconds_bucket", le="0.3") == 0
 
     def test_metrics_of_another_version_are_left_out(self) -> None:
-        assert self.samples(Snapshot(counts={"news_seconds|1": 2})) == self.samples(Snapshot())
+        counts = {"news_seconds|1": 2, "ttft_seconds|0.1": 2, "errors_total|500": 1}
+        assert self.samples(Snapshot(counts=counts)) == self.samples(Snapshot())
+
+    def test_a_name_may_have_any_character(self) -> None:
+        tally = Tally()
+        tally.observe(TTFT, 0.1, "a|b%")
+        samples = self.samples(Snapshot(counts=dict(tally._counts)))
+        assert value(samples, "sluice_ttft_seconds_count", model="a|b%") == 1
+
+    def test_processes_tell_what_they_are(self) -> None:
+        gateways = {"g": {"version": "1", "active_streams": 3, "draining": True}}
+        samples = self.samples(Snapshot(gateways=gateways, workers={"w": {"model": "m", "version": "2"}}))
+        assert value(samples, "sluice_build_info", kind="gateway", process="g", version="1") == 1
+        assert value(samples, "sluice_build_info", kind="worker", process="w", version="2") == 1
+        assert value(samples, "sluice_gateway_active_streams", gateway="g") == 3
+        assert value(samples, "sluice_gateway_draining", gateway="g") == 1
 
     def test_a_worker_of_an_older_version_tells_less(self) -> None:
         samples = self.samples(Snapshot(workers={"w": {"model": "m", "running": 2}}))

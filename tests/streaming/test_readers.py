@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.protocol.closeups import SLOW_S
 from streaming.eventlog import KEEP_S
 from streaming.readers import NO_PROGRESS_S, STALL_S, Readers, Reading
 
@@ -83,3 +84,12 @@ async def test_messages_that_are_read_are_kept_alive(world: World) -> None:
     assert world.log.kept == [{"msg_1"}]
     world.readers.remove(reading)
     assert world.readers.count == 0
+
+
+def test_those_that_take_nothing_are_told_of(world: World) -> None:
+    reading = world.reading(cursor=7)
+    assert world.readers.about() == {}
+    world.now += SLOW_S + 1
+    assert world.readers.about() == {"blocked": [["msg_1", 7, 2.0]]}
+    reading.blocked_since = None
+    assert world.readers.about() == {}

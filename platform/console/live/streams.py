@@ -6,31 +6,34 @@ that have ended are only in the list of all logs, which is far longer, and so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import redis
 
-from inference.protocol import keys
+from inference.protocol import heartbeats, keys
+from inference.protocol.closeups import CloseUps, close_ups
 
 AT_ONCE = 500  # messages in one round trip: some ms of Redis' time
 LISTED_AT_ONCE = 5000  # ids
+LEAST_S = 0.5  # a pace over less says little
 
-State = Literal["queued", "prefill", "decoding", "resumable", "cancelling", "ended"]
+State = Literal["queued", "prefill", "decoding", "held", "slow", "resumable", "cancelling", "ended"]
 
 _META = (
     "organization", "key", "model", "opened", "spent_ms", "input_tokens", "tokens", "last", "bytes", "readers",
-    "read_until", "cancel", "outcome", "worker", "ended",
+    "read_until", "cancel", "outcome", "worker", "ended", "gateway", "first_ms", "ended_ms",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStream:
-    """A message. `organization` and `key` are ids; `worker` is "" where none is at it.
+    """A message. `organization` and `key` are ids; `worker` is "" where none is at it, `gateway` where nobody reads it.
 
-    `resumable` says that it runs without a reader, who may come back for it; a detached message that nobody has begun
-    to read has no reader either, and just runs.
+    `held` says that safety holds its tokens back, `slow` that a reader takes nothing of what is written for it;
+    `resumable` that it runs without a reader, who may come back for it; a detached message that nobody has begun to
+    read has no reader either, and just runs.
     """
 
     id: str
@@ -39,11 +42,17 @@ class LiveStream:
     model: str
     state: State
     worker: str
+    gateway: str
     input_tokens: int
     output_tokens: int  # released to its log
     events: int
     bytes: int  # of its log
-    age_s: float  # since its request came
+    came_ms: float  # when its request did, by the clock of Redis
+    age_s: float  # since then, up to its end
+    ttft_s: float | None  # from then to its first released tokens
+    tokens_per_s: float  # since these
+    unsent: int  # events that the slowest of its slow readers has not been sent yet
+    held_tokens: int  # that wait for safety
     attempt: int  # how often a worker has begun it
     readers: int
     outcome: str  # "" while it runs; where it was cancelled, what for
@@ -59,21 +68,52 @@ class _Place:
     held: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What there is at one moment: no more than were asked for, and how many there are in all."""
+
+    streams: list[LiveStream]
+    total: int
+    at_ms: float  # by the clock of Redis
+
+
 def open_streams(client: redis.Redis) -> list[LiveStream]:
     """Return all messages that wait or run: first those that run, the oldest first, then queues in their order."""
+    return picture(client).streams
+
+
+def picture(client: redis.Redis, *, most: int | None = None) -> Picture:
+    """Return what `open_streams` does, but no more than so many: those that wait the longest are left out last."""
     models = sorted(name.decode() for name in cast(set[bytes], client.smembers(keys.MODELS)))
     with client.pipeline(transaction=False) as pipe:
+        _ask_for_close_ups(pipe)
         for model in models:
             pipe.zrange(keys.leases(model), 0, -1)
             pipe.zrange(keys.ready(model), 0, -1)
-        found = pipe.execute()
+        (seconds, micros), gateways, workers, *found = pipe.execute()
     held = [_Place(id.decode(), model, held=True) for model, ids in zip(models, found[::2], strict=True) for id in ids]
     waiting = [
         _Place(id.decode(), model, waits=True) for model, ids in zip(models, found[1::2], strict=True) for id in ids
     ]
-    places = {place.id: place for place in (*waiting, *held)}  # one that was claimed in between is held
-    streams = _look_up(client, list(places.values()))
-    return sorted(streams, key=lambda stream: (1, 0.0) if stream.state == "queued" else (0, -stream.age_s))
+    running = {place.id: place for place in held}
+    places = [*held, *(place for place in waiting if place.id not in running)]  # one claimed in between is held
+    streams = _look_up(client, places[:most], _close_ups(gateways, workers, seconds))
+    ordered = sorted(streams, key=lambda stream: (1, 0.0) if stream.state == "queued" else (0, -stream.age_s))
+    return Picture(ordered, len(places), seconds * 1000 + micros / 1000)
+
+
+def _ask_for_close_ups(pipe: Any) -> None:
+    pipe.time()
+    pipe.hgetall(keys.GATEWAYS)
+    pipe.hgetall(keys.WORKERS)
+
+
+def _close_ups(gateways: Mapping[bytes, bytes], workers: Mapping[bytes, bytes], now: float) -> CloseUps:
+    return close_ups(_fresh(gateways, now), _fresh(workers, now))
+
+
+def _fresh(rows: Mapping[bytes, bytes], now: float) -> list[dict[str, Any]]:
+    return [beat.about for beat in heartbeats.read(rows, now) if beat.fresh]
 
 
 def ended_streams(client: redis.Redis) -> Iterator[LiveStream]:
@@ -83,25 +123,35 @@ def ended_streams(client: redis.Redis) -> Iterator[LiveStream]:
     while page := cast(list[bytes], client.zrevrange(keys.LOGS, start, start + LISTED_AT_ONCE - 1)):
         ids |= dict.fromkeys(page)
         start += len(page)
-    found = _look_up(client, [_Place(id.decode(), "") for id in ids])
+    found = _look_up(client, [_Place(id.decode(), "") for id in ids], CloseUps())
     return (stream for stream in found if stream.state == "ended")
 
 
 def find_stream(client: redis.Redis, message_id: str) -> LiveStream | None:
     """Return one message, None where there is none or its log is gone."""
-    model = cast(bytes | None, client.hget(keys.meta(message_id), "model"))
-    if model is None:
-        return None
-    name = model.decode()
+    return next(iter(find_streams(client, [message_id])), None)
+
+
+def find_streams(client: redis.Redis, message_ids: Sequence[str]) -> list[LiveStream]:
+    """Return messages by their ids, without those of which there is nothing; in three round trips."""
     with client.pipeline(transaction=False) as pipe:
-        pipe.zscore(keys.leases(name), message_id)
-        pipe.zscore(keys.ready(name), message_id)
-        leased, waiting = pipe.execute()
-    place = _Place(message_id, name, waits=waiting is not None, held=leased is not None)
-    return next(_look_up(client, [place]), None)
+        for message_id in message_ids:
+            pipe.hget(keys.meta(message_id), "model")
+        models = pipe.execute()
+        there = [(name, model.decode()) for name, model in zip(message_ids, models, strict=True) if model is not None]
+        _ask_for_close_ups(pipe)
+        for name, model in there:
+            pipe.zscore(keys.leases(model), name)
+            pipe.zscore(keys.ready(model), name)
+        (seconds, _), gateways, workers, *scores = pipe.execute()
+    places = [
+        _Place(name, model, waits=waiting is not None, held=leased is not None)
+        for (name, model), leased, waiting in zip(there, scores[::2], scores[1::2], strict=True)
+    ]
+    return list(_look_up(client, places, _close_ups(gateways, workers, seconds)))
 
 
-def _look_up(client: redis.Redis, places: Sequence[_Place]) -> Iterator[LiveStream]:
+def _look_up(client: redis.Redis, places: Sequence[_Place], seen: CloseUps) -> Iterator[LiveStream]:
     for start in range(0, len(places), AT_ONCE):
         some = places[start : start + AT_ONCE]
         of_model = {model: [place.id for place in some if place.model == model] for model in {p.model for p in some}}
@@ -120,39 +170,61 @@ def _look_up(client: redis.Redis, places: Sequence[_Place]) -> Iterator[LiveStre
         }
         for place, meta in zip(some, rows[len(of_model) :], strict=True):
             if meta[0] is not None:  # else it expired, or Redis lost it: a gateway sees to that
-                yield _stream(place, dict(zip(_META, meta, strict=True)), attempts[place.id], now_ms)
+                yield _stream(place, dict(zip(_META, meta, strict=True)), attempts[place.id], now_ms, seen)
 
 
-def _stream(place: _Place, meta: dict[str, bytes | None], attempt: int, now_ms: float) -> LiveStream:
+def _stream(place: _Place, meta: dict[str, bytes | None], attempt: int, now_ms: float, seen: CloseUps) -> LiveStream:
     read_until = _number(meta, "read_until")
     readers = _number(meta, "readers") if read_until > now_ms else 0  # a gateway that died took none of them off
+    came_ms = _number(meta, "opened") - _number(meta, "spent_ms")
+    first_ms, until_ms = _number(meta, "first_ms"), _number(meta, "ended_ms") or now_ms
+    tokens, events = _number(meta, "tokens"), _number(meta, "last")
+    blocked = seen.blocked.get(place.id) if readers > 0 else None
+    held_tokens = seen.held.get(place.id, 0)
     return LiveStream(
         id=place.id,
         organization=_text(meta, "organization"),
         key=_text(meta, "key"),
         model=_text(meta, "model"),
-        state=_state(place, meta, unread=read_until > 0 and readers <= 0),
+        state=_state(
+            place, meta, unread=read_until > 0 and readers <= 0, slow=blocked is not None, held=held_tokens > 0
+        ),
         worker=_text(meta, "worker") if place.held else "",
+        gateway=_text(meta, "gateway") if readers > 0 else "",
         input_tokens=_number(meta, "input_tokens"),
-        output_tokens=_number(meta, "tokens"),
-        events=_number(meta, "last"),
+        output_tokens=tokens,
+        events=events,
         bytes=_number(meta, "bytes"),
-        age_s=max(0.0, (now_ms - _number(meta, "opened") + _number(meta, "spent_ms")) / 1000),
+        came_ms=came_ms,
+        age_s=max(0.0, (until_ms - came_ms) / 1000),
+        ttft_s=(first_ms - came_ms) / 1000 if first_ms else None,
+        tokens_per_s=pace(tokens, (until_ms - first_ms) / 1000) if first_ms else 0.0,
+        unsent=max(0, events - blocked.cursor) if blocked else 0,
+        held_tokens=held_tokens,
         attempt=attempt,
         readers=max(0, readers),
         outcome=_text(meta, "outcome") or _text(meta, "cancel"),
     )
 
 
-def _state(place: _Place, meta: dict[str, bytes | None], *, unread: bool) -> State:
+def pace(tokens: int, seconds: float) -> float:
+    """Return tokens per second; 0 before there is a time to speak of."""
+    return tokens / seconds if seconds >= LEAST_S else 0.0
+
+
+def _state(place: _Place, meta: dict[str, bytes | None], *, unread: bool, slow: bool, held: bool) -> State:
     if meta["ended"] is not None:
         return "ended"
     if meta["cancel"] is not None:
         return "cancelling"
     if place.waits:
         return "queued"
+    if slow:
+        return "slow"
     if unread:
         return "resumable"
+    if held:
+        return "held"
     return "decoding" if _number(meta, "tokens") else "prefill"
 
 

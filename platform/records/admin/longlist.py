@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
 
+from records.admin import links
 from records.admin.dates import DateLinks
 from records.admin.export import CsvResponse
 
@@ -128,11 +129,12 @@ class LongListAdmin(admin.ModelAdmin[M]):
 
     @admin.display(description="organisation")
     def owner(self, row: Any) -> str:
-        return str(row.organization or row.organization_id)
+        owner = row.organization
+        return links.page_of("accounts_organization", owner.pk, owner) if owner else str(row.organization_id)
 
     @admin.display(description="key")
     def key_name(self, row: Any) -> str:
-        return str(row.key.name if row.key else row.key_id)
+        return links.page_of("accounts_apikey", row.key.pk, row.key.name) if row.key else str(row.key_id)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -13,6 +13,7 @@ from records.admin.filters import KeyFilter, ModelFilter, OrganizationFilter, of
 from records.admin.longlist import LongListAdmin
 from records.admin.triggers import list_of
 from records.models import RequestRecord
+from records.waterfall import waterfall_of
 
 
 def _ms(value: float | None) -> str:
@@ -28,7 +29,7 @@ class RequestRecordAdmin(LongListAdmin[RequestRecord]):
     lookups = frozenset({"id", "outcome__exact", "model", "organization__id__exact", "key__id__exact"})
     sortable_by = ("at",)
     exclude = ("organization", "key")
-    readonly_fields = ("owner", "caller", "safety_triggers")
+    readonly_fields = ("owner", "key_name", "safety_triggers")
     search_fields = ("id",)
     search_help_text = "The id of a message, of a key or of an organisation."
     date_hierarchy = "created_at"
@@ -57,14 +58,14 @@ class RequestRecordAdmin(LongListAdmin[RequestRecord]):
     def asked_by(self, record: RequestRecord) -> str:
         return format_html("{}<br>{}", self.owner(record), self.key_name(record))
 
-    @admin.display(description="key")
-    def caller(self, record: RequestRecord) -> str:
-        return str(record.key or record.key_id)
-
     def get_fields(self, request: HttpRequest, obj: RequestRecord | None = None) -> Any:
         fields = super().get_fields(request, obj)
         unseen = () if request.user.has_perm("records.view_safetytrigger") else ("safety_triggers",)
         return [field for field in fields if field not in unseen]
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        waterfall = waterfall_of(context["original"]) if context.get("original") else None
+        return super().render_change_form(request, context | {"waterfall": waterfall}, *args, **kwargs)
 
     @admin.display(description="safety triggers")
     def safety_triggers(self, record: RequestRecord) -> str:

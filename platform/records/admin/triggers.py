@@ -14,9 +14,10 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 
+from records.admin import links
 from records.admin.filters import ExactFilter, KeyFilter, OrganizationFilter, names_in
 from records.admin.longlist import LongListAdmin
 from records.rates import USUAL, Span, chart_of
@@ -51,7 +52,7 @@ class SafetyTriggerAdmin(LongListAdmin[SafetyTrigger]):
     """One row per finding, newest first, under a chart of what the filters leave."""
 
     change_list_template = "admin/records/safetytrigger/change_list.html"
-    list_display = ("found_at", "category", "action", "check_name", "side", "score", "policy", "owner", "key_name",
+    list_display = ("found_at", "category", "action", "check_name", "side", "score", "judged_by", "owner", "key_name",
                     "request")  # fmt: skip
     list_display_links = ("found_at",)
     list_filter = (("found_at", admin.DateFieldListFilter), "check_name", CategoryFilter, "action", "side",
@@ -89,10 +90,13 @@ class SafetyTriggerAdmin(LongListAdmin[SafetyTrigger]):
             response.context_data["chart"] = chart_of(triggers, span_of(request.GET, timezone.now()))
         return response
 
+    @admin.display(description="policy")
+    def judged_by(self, trigger: SafetyTrigger) -> str:
+        return links.list_of("safety_safetypolicy", trigger.policy, q=trigger.policy)
+
     @admin.display(description="request")
     def request(self, trigger: SafetyTrigger) -> str:
-        url = reverse("admin:records_requestrecord_change", args=[quote(str(trigger.record_id))])
-        return format_html('<a href="{}">{}</a>', url, trigger.record_id)
+        return links.page_of("records_requestrecord", trigger.record_id, trigger.record_id)
 
     @admin.display(description="text")
     def visible_text(self, trigger: SafetyTrigger) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from django.contrib import admin
 
+from records.admin import links
 from records.admin.filters import KeyFilter, ModelFilter, OrganizationFilter
 from records.admin.longlist import LongListAdmin
 from records.models import DailyUsage
@@ -25,7 +26,7 @@ def number(field: str) -> Callable[[DailyUsage], str]:
 class DailyUsageAdmin(LongListAdmin[DailyUsage]):
     """One row per day, key, model and outcome."""
 
-    list_display = ("day", "owner", "key_name", "model", "outcome", number("requests"), number("input_tokens"),
+    list_display = ("day", "owner", "key_name", "model", "outcome", "records", number("input_tokens"),
                     number("cached_tokens"), number("output_tokens"))  # fmt: skip
     list_display_links = None
     sortable_by = ("day",)
@@ -37,3 +38,10 @@ class DailyUsageAdmin(LongListAdmin[DailyUsage]):
     export_name = "usage.csv"
     export_columns = ("day", "organization_id", "organization__name", "key_id", "key__name", "model", "outcome",
                       "requests", "input_tokens", "cached_tokens", "output_tokens")  # fmt: skip
+
+    @admin.display(description="requests")
+    def records(self, row: DailyUsage) -> str:
+        """Lead to the requests that a row counts."""
+        day = {"created_at__year": row.day.year, "created_at__month": row.day.month, "created_at__day": row.day.day}
+        whose = {"key__id__exact": row.key_id, "model": row.model, "outcome__exact": row.outcome}
+        return links.list_of("records_requestrecord", f"{row.requests:,}", **day, **whose)

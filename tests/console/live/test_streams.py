@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 import redis
 
-from console.live.streams import LiveStream, ended_streams, find_stream, open_streams
+from console.live.streams import LiveStream, ended_streams, find_stream, find_streams, open_streams, picture
 from inference.protocol import keys, scripts
+from inference.protocol.closeups import blocked_field, held_field
+from inference.protocol.opening import first_frame, opening
 from tests.console.tools import QUEUE, begin, claim, end, queue
-from tests.inference.tools import MODEL
+from tests.inference.tools import MODEL, SETTINGS, a_request
 
 
 def only(store: redis.Redis) -> LiveStream:
@@ -120,3 +124,72 @@ def test_2000_cost_few_round_trips(store: redis.Redis) -> None:
     assert sum(stream.state == "prefill" for stream in found) == 10
     assert len(trips) == 5, "one for the queues, one for each 500"
     assert max(trips) <= 502
+
+
+def test_it_is_told_who_serves_its_readers(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    names = (keys.meta("msg_1"), keys.owner("msg_1"))
+    store.eval(scripts.JOIN, 2, *names, "org_1", 60_000, "g-1")
+    assert only(store).gateway == "g-1"
+    store.eval(scripts.LEAVE, 1, keys.meta("msg_1"), 60_000, "")
+    assert only(store).gateway == ""
+
+
+def test_its_first_tokens_and_its_end_have_their_times(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    name, pen = claim(store)
+    store.hset(keys.meta(name), "spent_ms", 250)
+    assert (only(store).ttft_s, only(store).tokens_per_s) == (None, 0.0)
+    events = begin(store, name, pen)
+    ttft_s = only(store).ttft_s
+    assert ttft_s is not None
+    assert 0.25 <= ttft_s < 5
+    store.hincrby(keys.meta(name), "first_ms", -1000)
+    assert 0 < only(store).tokens_per_s <= 2
+    end(store, name, pen, events)
+    ended = find_stream(store, name)
+    assert ended is not None
+    assert ended.ttft_s == ttft_s - 1
+    assert 0.25 <= ended.age_s < 5
+
+
+def beat(store: redis.Redis, names: str, process: str, about: dict[str, Any]) -> None:
+    store.eval(scripts.BEAT, 1, names, process, json.dumps(about))
+
+
+def test_a_reader_that_takes_nothing_makes_it_slow(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    begin(store, *claim(store))
+    store.eval(scripts.JOIN, 2, keys.meta("msg_1"), keys.owner("msg_1"), "org_1", 60_000, "g-1")
+    beat(store, keys.GATEWAYS, "g-1", {"active_streams": 1, **blocked_field([("msg_1", 1, 4.0)])})
+    assert (only(store).state, only(store).unsent) == ("slow", 2)
+
+
+def test_what_safety_holds_is_told(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    claim(store)
+    beat(store, keys.WORKERS, "w-1", {"model": MODEL, **held_field([("msg_1", 12)])})
+    assert (only(store).state, only(store).held_tokens) == ("held", 12)
+
+
+def test_no_more_are_looked_up_than_asked_for(store: redis.Redis) -> None:
+    queue(store, "msg_1", "msg_2", "msg_3")
+    claim(store)
+    seen = picture(store, most=2)
+    assert ([stream.id for stream in seen.streams], seen.total) == (["msg_1", "msg_2"], 3)
+    assert seen.at_ms > 1e12
+
+
+def test_several_are_found_by_their_ids(store: redis.Redis) -> None:
+    queue(store, "msg_1", "msg_2")
+    assert [stream.id for stream in find_streams(store, ["msg_2", "msg_none", "msg_1"])] == ["msg_2", "msg_1"]
+    assert find_streams(store, []) == []
+
+
+def test_whoever_opens_it_serves_its_first_reader(store: redis.Redis) -> None:
+    request = a_request("msg_1")
+    script, names, arguments = opening(request, SETTINGS, first_frame(request), lease_ms=60_000, gateway="g-1")
+    store.eval(script, len(names), *names, *arguments)
+    found = find_stream(store, "msg_1")
+    assert found is not None
+    assert (found.gateway, found.readers) == ("g-1", 1)

@@ -14,6 +14,7 @@ from OpenSSL import crypto
 
 from common.redis_check import check_redis
 from config import open_files
+from inference.protocol.drains import EXIT_STATUS
 from safety.publishing import publish_at_start
 
 # The streams' event loop gives the interpreter up at each write, and waits this long to get it back while a Django view
@@ -56,7 +57,7 @@ class Command(BaseCommand):
         open_files.allow_many()
         threading.Thread(target=publish_at_start, name="policies", daemon=True).start()
         sys.setswitchinterval(SWITCH_S)
-        Server(
+        server = Server(
             application,
             sock,
             cors=gateway.cors,
@@ -65,9 +66,14 @@ class Command(BaseCommand):
             receive_timeout_s=settings.SLUICE.receive_timeout_s,
             tls=tls,
             budget_s=settings.SLUICE.drain_s,
+            start=gateway.started,
             drain=gateway.drain.run,
             close=gateway.close,
-        ).run()
+        )
+        gateway.num_connections = lambda: server.num_connections
+        server.run()
+        if gateway.asked_to_drain:
+            sys.exit(EXIT_STATUS)
 
 
 def _both(certificate: Path | None, key: Path | None) -> tuple[Path, Path]:

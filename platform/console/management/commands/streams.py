@@ -16,6 +16,7 @@ from common.redis import connection
 from console.live.columns import Column, lines_of, width_of
 from console.live.names import Names, names_of
 from console.live.redis_errors import told
+from console.live.shown import age_text, ms_text
 from console.live.streams import LiveStream, ended_streams, open_streams
 
 
@@ -23,8 +24,8 @@ class Command(BaseCommand):
     """List the streams that are open or queued."""
 
     help = (
-        "List the messages that wait or run, by Redis' account: queued, prefill, decoding, resumable (it runs without "
-        "a reader, who may come back), cancelling, ended."
+        "List the messages that wait or run, by Redis' account: queued, prefill, decoding, held (by safety), slow (its "
+        "client takes nothing), resumable (it runs without a reader, who may come back), cancelling, ended."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -73,11 +74,19 @@ def _columns(streams: Sequence[LiveStream], names: Names) -> list[Column]:
         Column("organisation", [names.organization(stream) for stream in streams], cut=True),
         Column("state", [stream.outcome if stream.state == "ended" else stream.state for stream in streams]),
         Column("tokens", [f"{stream.output_tokens:,}" for stream in streams], right=True),
-        Column("age", [_age(stream.age_s) for stream in streams], right=True),
+        Column("tok/s", [f"{s.tokens_per_s:,.1f}" if s.tokens_per_s else "-" for s in streams], right=True, cut=True),
+        Column(
+            "ttft",
+            ["-" if s.ttft_s is None else _close(ms_text(s.ttft_s * 1000)) for s in streams],
+            right=True,
+            cut=True,
+        ),
+        Column("age", [_close(age_text(stream.age_s)) for stream in streams], right=True),
         Column("try", [str(stream.attempt or "-") for stream in streams], right=True),
         Column("readers", [str(stream.readers) for stream in streams], right=True),
         Column("model", [stream.model for stream in streams], cut=True),
         Column("worker", [stream.worker or "-" for stream in streams], cut=True),
+        Column("gateway", [stream.gateway or "-" for stream in streams], cut=True),
     ]
 
 
@@ -87,12 +96,12 @@ def _fields(stream: LiveStream, names: Names) -> dict[str, Any]:
         "organization_id": stream.organization,
         "key": names.key(stream),
         "key_id": stream.key,
+        "came_ms": round(stream.came_ms),
         "age_s": round(stream.age_s, 3),
+        "tokens_per_s": round(stream.tokens_per_s, 2),
     }
 
 
-def _age(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
+def _close(text: str) -> str:
+    """Return a duration as one word."""
+    return text.replace(" ", "")

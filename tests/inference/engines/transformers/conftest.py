@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from inference.engines.transformers import TransformersEngine
 from tests.inference.engines.transformers.tools import load, save, tiny_config
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: tensors this small only wait for a second one."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+from tests.inference.threads import one_thread as one_thread
 
 
 @pytest.fixture(scope="session")

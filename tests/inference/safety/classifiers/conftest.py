@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import DistilBertConfig, DistilBertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerFast
+
+from tests.inference.threads import one_thread as one_thread
 
 SEA = ["ship", "harbour", "sail", "anchor", "wave", "captain", "island", "tide", "whale", "net"]
 FARM = ["cow", "barn", "field", "plough", "wheat", "farmer", "hen", "orchard", "horse", "fence"]
@@ -99,15 +101,6 @@ def train(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         optimizer.step()
         optimizer.zero_grad()
     return model
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: tensors this small only wait for a second one."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,1 @@
+"""Workers and gateways: what runs, and its drain."""

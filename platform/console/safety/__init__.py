@@ -1,0 +1,1 @@
+"""What safety checks found lately."""

@@ -1,0 +1,1 @@
+"""The SLO dashboard, and where the latency hides."""
