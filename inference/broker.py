@@ -37,6 +37,7 @@ FENCED = -1  # reply of an append by an attempt that has lost the pen
 NO_LOG = -2  # reply of an append where Redis lost the whole log
 GONE = 0  # reply of a take when the log has expired
 OVERTAKEN = 0  # reply of a settlement, a release or a reclaim where the claim is another by now, or forgotten
+SETTLED = 1  # reply of a settlement that is the one
 
 # A server that takes no writes from anybody is as good as away, and one that is loading is a ConnectionError anyway.
 _AWAY = (redis.ConnectionError, redis.TimeoutError, ReadOnlyError, ClusterDownError, TryAgainError, NoScriptError)
@@ -97,7 +98,7 @@ class Broker:
         return quotas.accounting(settlement, pen=pen)
 
     def settle(self, settlement: Settlement, pen: int) -> Call:
-        """Write the settlement and forget the request. The reply is `OVERTAKEN` where nothing was done."""
+        """Write the settlement and forget the request. The reply is `SETTLED`; `OVERTAKEN` where nothing was done."""
         return self._settle(settlement.id, pen, settlement.encode())
 
     def report(self, triggers: Sequence[Trigger]) -> Call:

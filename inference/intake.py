@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 import redis
 
-from inference.broker import Broker, Call
+from inference.broker import SETTLED, Broker, Call
 from inference.claims import Claim, Taken
 from inference.detokenizer import Vocabulary
 from inference.faults import fault_of
 from inference.generation import Generation
 from inference.protocol.outcomes import CANCEL_REASONS, CancelReason, Outcome
 from inference.protocol.progress import Progress
+from inference.protocol.reports import Settlement
 from inference.protocol.requests import GenerationRequest, NewerVersion, PayloadError
 from inference.protocol.settings import Settings
 from inference.safety.book import NotReady, PolicyBook, UnknownPolicy
@@ -27,10 +30,18 @@ class Intake:
     """Opens the claims of one worker."""
 
     def __init__(
-        self, broker: Broker, vocabulary: Vocabulary, book: PolicyBook, settings: Settings, worker: str
+        self,
+        broker: Broker,
+        vocabulary: Vocabulary,
+        book: PolicyBook,
+        settings: Settings,
+        worker: str,
+        *,
+        note: Callable[[Settlement], None] = lambda _: None,
     ) -> None:
+        """`note` is told of each message that was settled here."""
         self._broker, self._vocabulary, self._book = broker, vocabulary, book
-        self._settings, self._worker = settings, worker
+        self._settings, self._worker, self._note = settings, worker, note
 
     def open(self, claim: Claim) -> Generation | None:
         """Return what is to run, or None; raise `NewerVersion` or `NotReady` after giving a request back."""
@@ -54,7 +65,7 @@ class Intake:
         if taken is None:
             return None
         if taken.progress.outcome is not None:  # its worker died between the last event and the settlement
-            self._write(claim.id, *self._account(Transcript(claim, taken), request))
+            self._settle(Transcript(claim, taken), request)
             return None
         try:
             checks = self._book.checks_of(request.policy)
@@ -68,7 +79,7 @@ class Intake:
             self._end_unopened(Transcript(claim, taken), request, error)
             return None
         if self._end_at_once(generation, claim, taken):
-            self._conclude(generation, *self._account(generation, request))
+            self._settle(generation, request, self._ending(generation))
             return None
         return generation
 
@@ -86,7 +97,7 @@ class Intake:
         logger.error("%s: cannot be begun: %s", transcript.id, fault_of(error))
         message = str(error) if isinstance(error, UnknownPolicy) else "The worker failed on this request."
         transcript.fail("error", kind="api_error", message=message)
-        self._conclude(transcript, *self._account(transcript, request))
+        self._settle(transcript, request, self._ending(transcript))
 
     def _end_unread(self, claim: Claim, outcome: Outcome) -> None:
         """End a message of which nothing is known but its log."""
@@ -97,7 +108,7 @@ class Intake:
         transcript = Transcript(claim, taken)
         kind = "timeout_error" if outcome == "timeout" else "api_error"
         transcript.fail(outcome, kind=kind, message="No worker could read this request.")
-        self._conclude(transcript, self._broker.discard(claim))
+        self._write(claim.id, self._ending(transcript), self._broker.discard(claim))
 
     def _take(self, claim: Claim) -> Taken | None:
         try:
@@ -111,19 +122,23 @@ class Intake:
             logger.warning("%s: a later attempt has it", claim.id)
         return taken
 
-    def _account(self, transcript: Transcript, request: GenerationRequest) -> tuple[Call, Call]:
+    def _ending(self, transcript: Transcript) -> Call:
+        """Return the call that writes the end of a message that will not run."""
+        return self._broker.append(transcript, transcript.take())
+
+    def _settle(self, transcript: Transcript, request: GenerationRequest, *before: Call) -> None:
         settlement = transcript.settlement(request, self._worker)
-        return self._broker.account(settlement, transcript.pen), self._broker.settle(settlement, transcript.pen)
+        accounting = self._broker.account(settlement, transcript.pen)
+        *_, reply = self._write(transcript.id, *before, accounting, self._broker.settle(settlement, transcript.pen))
+        if reply == SETTLED:
+            self._note(settlement)
 
-    def _conclude(self, transcript: Transcript, *settling: Call) -> None:
-        """Write the end of a message that will not run, and settle it."""
-        appending = self._broker.append(transcript, transcript.take())
-        self._write(transcript.id, appending, *settling)
-
-    def _write(self, message_id: str, *calls: Call) -> None:
-        for reply in self._broker.exchange(calls):
+    def _write(self, message_id: str, *calls: Call) -> list[Any]:
+        replies = self._broker.exchange(calls)
+        for reply in replies:
             if isinstance(reply, redis.ResponseError):
                 logger.error("%s: cannot be written (%s)", message_id, reply)
+        return replies
 
     def _is_overdue(self, waited_ms: float, patience_s: int | None = None) -> bool:
         return waited_ms > (patience_s or self._settings.queue_timeout_s) * 1000

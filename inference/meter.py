@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from inference.engines.base import StepOutput
-from inference.protocol.metrics import RETRIES, STAGE, TOKENS, Tally
+from inference.protocol.metrics import STAGE, Tally
 from inference.protocol.minutes import MinuteTally
 from inference.protocol.reports import Settlement
 
@@ -34,10 +34,7 @@ class Meter:
 
     def settled(self, settlement: Settlement) -> None:
         """Note a message that has ended here."""
-        self.tally.count(TOKENS, settlement.model, "input", by=settlement.input_tokens)
-        self.tally.count(TOKENS, settlement.model, "cached", by=settlement.cached_tokens)
-        self.tally.count(TOKENS, settlement.model, "output", by=settlement.output_tokens)
-        self.tally.count(RETRIES, settlement.model, by=settlement.attempts - 1)
+        self.tally.settled(settlement)
         if settlement.prefill_ms is not None:
             self._prompt += settlement.input_tokens
             self._cached += settlement.cached_tokens

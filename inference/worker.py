@@ -10,13 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from inference import traces
-from inference.broker import FENCED, OVERTAKEN, Broker, Call, checked
+from inference.broker import FENCED, OVERTAKEN, SETTLED, Broker, Call, checked
 from inference.claims import Claim
 from inference.detokenizer import Vocabulary
 from inference.engines.base import Engine, EngineRequest, StepOutput
@@ -26,7 +25,7 @@ from inference.intake import Intake, cancel_reason
 from inference.meter import Meter
 from inference.protocol.closeups import held_field
 from inference.protocol.full import is_full
-from inference.protocol.heartbeats import about_process, process_id
+from inference.protocol.heartbeats import about_process, process_id, version_of
 from inference.protocol.quotas import lease_ms, long_lease_ms, renewing
 from inference.protocol.requests import NewerVersion
 from inference.protocol.settings import Settings
@@ -74,10 +73,10 @@ class Worker:
         self._book = PolicyBook(
             broker, open_on_device, "refusal" if settings.safety_stop_reason == "refusal" else "safety"
         )
-        self._intake = Intake(broker, vocabulary, self._book, settings, self.id)
+        self._meter = Meter()
+        self._intake = Intake(broker, vocabulary, self._book, settings, self.id, note=self._meter.settled)
         self._recovery = Recovery(broker, settings)
         self._sizes = Sizes()
-        self._meter = Meter()
         self._spans = spans
         self._watchdog = Watchdog(settings.lease_s * LEASES)
         self._running: dict[str, Generation] = {}
@@ -266,7 +265,7 @@ class Worker:
         if isinstance(reply, redis.ResponseError):
             logger.error("%s: cannot be settled (%s): who claims it next will", generation.id, reply)
         del self._running[generation.id]
-        if not generation.is_counted:  # it may be settled again, after an outage
+        if reply == SETTLED and not generation.is_counted:  # it may be settled again, after an outage
             generation.is_counted = True
             settlement = generation.settlement(generation.request, self.id)
             self._meter.settled(settlement)
@@ -382,7 +381,7 @@ class Worker:
 
     def about(self) -> dict[str, Any]:
         """Say what this worker is and how loaded: the content of its heartbeat."""
-        torch = {"torch": version("torch")} if "torch" in sys.modules else {}  # the simulated engine does without
+        torch = {"torch": version_of("torch")} if "torch" in sys.modules else {}  # the simulated engine does without
         return {
             **about_process(self._started_at),
             **torch,

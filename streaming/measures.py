@@ -84,6 +84,7 @@ class Measures:
 
     def settled(self, settlement: Settlement) -> None:
         """Note a message that has ended here, since no worker would end it."""
+        self._tally.settled(settlement)
         self._minutes.of(settlement.model, settlement.organization).settled(settlement)
 
     def refused(self, error: ApiError) -> None:
@@ -107,9 +108,10 @@ class Measures:
         """Say that this gateway lives, and add what it counted."""
         about = json.dumps(self._about())
         await self._log.run(scripts.BEAT, (keys.GATEWAYS,), (self._gateway, about))
-        if call := self._tally.call(self._counter):
-            await self._log.run(*call)
-            self._tally.added()
+        async with self._flushing:  # a scrape flushes too: whoever came second would let go of what came in between
+            if call := self._tally.call(self._counter):
+                await self._log.run(*call)
+                self._tally.added()
         if time.monotonic() >= self._minutes_due:
             self._minutes_due = time.monotonic() + MINUTES_S
             await self.flush_minutes()

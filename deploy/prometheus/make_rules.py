@@ -13,7 +13,8 @@ RULES = Path(__file__).parent / "rules" / "sluice.rules.yml"
 BURNS = ((14.4, "1h", "5m", "page"), (6.0, "6h", "30m", "page"), (1.0, "3d", "6h", "ticket"))
 WINDOWS = ("5m", "30m", "1h", "6h", "3d")
 ERROR_BUDGET = 0.001
-LEAST_BAD = 5  # answers: fewer are not worth waking anybody
+COUNTED = ("1h", "6h")  # long windows of alerts that page
+LEAST_BAD = 5  # answers in these that were bad, or slow: fewer are not worth waking anybody
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def recorded() -> Iterator[str]:
     for window in (*WINDOWS, "30d"):
         share = f"(sum(rate({bad}[{window}])) or vector(0)) / sum(rate({counted}[{window}]))"
         yield record(f"sluice:answers_bad:ratio_rate{window}", share)
-    for window in ("1h", "6h"):
+    for window in COUNTED:
         yield record(f"sluice:answers_bad:increase{window}", f"sum(increase({bad}[{window}])) or vector(0)")
     left = f"1 - sluice:answers_bad:ratio_rate30d / {ERROR_BUDGET}"
     yield record("sluice:error_budget_left:ratio30d", left)
@@ -69,6 +70,9 @@ def recorded() -> Iterator[str]:
             in_time = f'sum by (model) (rate({slo.metric}_bucket{{le="{slo.target}"}}[{window}]))'
             total = f"sum by (model) (rate({slo.metric}_count[{window}]))"
             yield record(f"sluice:{slo.name}_slow:ratio_rate{window}", f"1 - {in_time} / {total}")
+            if window in COUNTED:
+                increases = f"{total} - {in_time}".replace("rate(", "increase(")
+                yield record(f"sluice:{slo.name}_slow:increase{window}", increases)
     for metric in ("ttft", "tpot", "tbt"):
         for percent in (50, 95, 99):
             buckets = f"sum by (model, le) (rate(sluice_{metric}_seconds_bucket[5m]))"
@@ -80,7 +84,7 @@ def slo_alerts() -> Iterator[str]:
     for factor, long, short, severity in BURNS:
         ratio = "sluice:answers_bad:ratio_rate"
         limit = f"{factor:g} * {ERROR_BUDGET}"
-        enough = f" and sluice:answers_bad:increase{long} >= {LEAST_BAD}" if long in ("1h", "6h") else ""
+        enough = f" and sluice:answers_bad:increase{long} >= {LEAST_BAD}" if long in COUNTED else ""
         yield alert(
             "SluiceErrorBudgetBurn",
             f"{ratio}{long} > {limit} and {ratio}{short} > {limit}{enough}",
@@ -110,9 +114,10 @@ def latency_alerts(slo: Latency) -> Iterator[str]:
         ratio = f"sluice:{slo.name}_slow:ratio_rate"
         if slo.is_median:
             short, long = slo.windows
+        enough = f" and sluice:{slo.name}_slow:increase{long} >= {LEAST_BAD}" if long in COUNTED else ""
         yield alert(
             f"{slo.alert}Slow",
-            f"{ratio}{long} > {limit:g} and {ratio}{short} > {limit:g}",
+            f"{ratio}{long} > {limit:g} and {ratio}{short} > {limit:g}{enough}",
             "ticket" if slo.is_median else severity,
             "{{ $value | humanizePercentage }} of {{ $labels.model }} is slower than "
             f"{slo.target} s ({slo.about}).",

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -45,6 +46,12 @@ def process_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
+@cache
+def version_of(package: str) -> str:
+    """Return which version is installed: read once, since the loop of streams, or of steps, waits for the file."""
+    return version(package)
+
+
 def about_process(started_at: float) -> dict[str, Any]:
     """Return what any process says of itself."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "version": version("sluice"), "started_at": started_at}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "version": version_of("sluice"), "started_at": started_at}

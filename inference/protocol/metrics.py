@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from inference.protocol import keys, scripts
+from inference.protocol.reports import Settlement
 
 SUM = "sum"  # of a histogram, in µs
 INFINITY = float("inf")
@@ -134,6 +135,13 @@ class Tally:
             below = up_to
         if ordered:
             self._counts[field_of(metric, *labels, SUM)] += round(sum(ordered) * 1e6)
+
+    def settled(self, settlement: Settlement) -> None:
+        """Count a message that has ended."""
+        self.count(TOKENS, settlement.model, "input", by=settlement.input_tokens)
+        self.count(TOKENS, settlement.model, "cached", by=settlement.cached_tokens)
+        self.count(TOKENS, settlement.model, "output", by=settlement.output_tokens)
+        self.count(RETRIES, settlement.model, by=max(0, settlement.attempts - 1))
 
     def call(self, process: str) -> Call | None:
         """Return the call that adds to the counts in Redis what was counted here, the same until `added`."""

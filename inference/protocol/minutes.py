@@ -20,7 +20,7 @@ from inference.protocol.sketches import indexes_of
 MINUTE_S = 60
 LATE_S = 3600  # what comes later than this after its minute is left out
 WAITING_S = 2 * 24 * 3600  # that counts wait for the database
-STORED_S = 2 * LATE_S  # that they are kept once they are there: others may be added
+STORED_S = LATE_S + 600  # that they are kept once they are there: others may be added until they are late
 ADDED_TTL_S = 24 * 3600  # how long a process may take to learn that its counts arrived
 AT_ONCE = 200  # fields in one script: some ms of Redis' time
 

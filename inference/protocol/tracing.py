@@ -21,14 +21,15 @@ NEEDED = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 def is_wanted(settings: Settings, environ: Mapping[str, str] = os.environ) -> bool:
     """Say whether spans are told; raise `SettingError` where they should be and cannot."""
     endpoint, url = _first(ENDPOINTS, environ)
-    is_off = settings.otel == "off" or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    if is_off or (settings.otel == "auto" and not url):
+    if _is_off(settings, environ) or (settings.otel == "auto" and not url):
         return False
     if url and not url.startswith(("http://", "https://")):
         raise SettingError(f"{endpoint}={url!r}: expected an http:// or https:// URL, as http://localhost:4318.")
     variable, protocol = _first(PROTOCOLS, environ)
     if protocol not in ("", OURS):
-        raise SettingError(f"{variable}={protocol!r}: expected {OURS}, which collectors take at port 4318.")
+        raise SettingError(
+            f"{variable}={protocol!r}: expected {OURS}, which collectors take at port 4318, or SLUICE_OTEL=off."
+        )
     if not _is_installed():
         name = endpoint if url else "SLUICE_OTEL"
         raise SettingError(f"{name} asks for traces: install the extra `sluice[otel]`, or set SLUICE_OTEL=off.")
@@ -42,6 +43,12 @@ def open_spans(settings: Settings, service: str) -> Spans | None:
     from inference.protocol.spans import Spans  # needs the extra
 
     return Spans(service)
+
+
+def _is_off(settings: Settings, environ: Mapping[str, str]) -> bool:
+    off = {"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "none"}
+    said = {name: environ.get(name, "").strip().lower() for name in off}
+    return settings.otel == "off" or any(said[name] == word for name, word in off.items())
 
 
 def _first(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:

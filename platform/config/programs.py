@@ -59,11 +59,11 @@ def service_programs(settings: Settings, choices: Choices, environment: Mapping[
         *(_gateway(settings, choices, environment, n) for n in range(1, choices.gateways + 1)),
         *(_worker(choices, environment, n) for n in range(1, choices.workers + 1)),
         # Celery's `--beat` would fork a process below the worker, which nobody could stop in order.
-        # Mingling asks the other workers and waits a second for answers; we have one. Five tasks may last: that which
-        # runs batches, two that prune, one that archives, one that is there for whoever watches streams. What comes
-        # each second is not to wait for them.
+        # Mingling asks the other workers and waits a second for answers; we have one. Seven tasks may last: that which
+        # runs batches, three that prune, one that archives, one that is there for whoever watches streams, one that
+        # rolls up what waited for the database. What comes each second is not to wait for them.
         _celery(
-            "celery", settings, environment, "worker", "--pool", "threads", "--concurrency", "7", "--without-mingle"
+            "celery", settings, environment, "worker", "--pool", "threads", "--concurrency", "9", "--without-mingle"
         ),
         _celery("beat", settings, environment, "beat", "--schedule", str(settings.home_path / "celerybeat-schedule")),
     ]

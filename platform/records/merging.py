@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 
@@ -90,7 +91,7 @@ def _row(report: Report) -> RequestRecord:
 
 def _settle(row: RequestRecord, report: Settlement) -> None:
     for name in _SETTLEMENT_FIELDS:
-        setattr(row, name, getattr(report, name))
+        setattr(row, name, _to_us(getattr(report, name)))
     row.finished_at = _time(report.finished_at)
 
 
@@ -99,9 +100,14 @@ def _add_reader(row: RequestRecord, report: Delivery) -> None:
     row.readers[report.reader] = [float(report.late_ms), int(report.bytes_sent), int(report.resumed)]
     if report.reader == min(row.readers, key=lambda reader: (row.readers[reader][0], reader)):
         for name in _FIRST_READER_FIELDS:
-            setattr(row, name, getattr(report, name))
+            setattr(row, name, _to_us(getattr(report, name)))
     row.bytes_sent = sum(size for _, size, _ in row.readers.values())
     row.resumes = sum(resumed for *_, resumed in row.readers.values())
+
+
+def _to_us(value: Any) -> Any:
+    """Cut ms off behind the µs: no clock of ours tells more, but people have to read it."""
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def _time(seconds: float) -> datetime:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from typing import cast
 
+import msgspec
 import redis
 from django.db import transaction
 
@@ -59,7 +60,13 @@ def _groups_of(client: redis.Redis, minute: int) -> Groups:
     if not fields:
         logger.warning("what was counted in minute %d has expired in Redis before it could be stored", minute)
     for model, organization, sums in read(fields):
-        counted = decode_sums(sums)
+        try:
+            counted = decode_sums(sums)
+        except msgspec.DecodeError as error:  # no reason to leave all that came after it in Redis for good
+            logger.error(
+                "what was counted in minute %d of %r, %r cannot be read: %s", minute, model, organization, error
+            )
+            continue
         for group in {(model, organization), (model, ""), ("", organization), ("", "")}:
             groups.setdefault(group, Sums()).merge(counted)
     return groups

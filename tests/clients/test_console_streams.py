@@ -154,6 +154,17 @@ def test_filter_and_order_hold_while_it_is_live(live: Live, product: Product, ke
         assert live.ids() == [second, first], "the address has it"
 
 
+def test_a_row_that_is_moved_keeps_the_focus(live: Live, product: Product, key: str) -> None:
+    with running(product, key) as first, running(product, key) as second:
+        live.open("?o=nonsense&page=-5")  # which count as not given
+        live.has(second)
+        assert live.ids() == [first, second]
+        live("focus", f"{row_of(second)} input")
+        live("evaluate", "wishFor({ sort: 'age' })")
+        assert live.ids() == [second, first]
+        assert live("evaluate", "document.activeElement.value") == second
+
+
 def test_cancel(live: Live, product: Product, key: str) -> None:
     live.open()
     with running(product, key) as first, running(product, key) as second:

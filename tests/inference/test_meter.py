@@ -113,6 +113,36 @@ def test_what_is_settled_twice_is_counted_once(bench: Bench) -> None:
     assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}
 
 
+def counted(bench: Bench) -> dict[str, Any]:
+    """Have the worker tell what it counted; return that of this minute."""
+    bench.worker._beat_due = 0
+    bench.turn()
+    minutes = cast(dict[bytes, bytes], bench.store.hgetall(keys.MINUTES_CHANGED))
+    found = [read(cast(dict[bytes, bytes], bench.store.hgetall(keys.minute(int(minute))))) for minute in minutes]
+    return {kind: parts for rows in found for *_, sums in rows for kind, parts in json.loads(sums).items()}
+
+
+def test_what_ends_before_it_runs_is_counted(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.age(seconds=61)
+    bench.turn()
+    assert bench.outcomes == ["timeout"]
+    assert counted(bench)["outcomes"] == {"timeout": 1}
+
+
+def test_what_an_heir_settles_is_counted_by_the_heir_alone(bench: Bench) -> None:
+    enqueue(bench.store, a_request())
+    bench.turn()
+    bench.crash_before_settling(StepOutput("msg_1", (1,), "end_of_text"))
+    heir = bench.another()
+    bench.store.zadd(keys.leases("m"), {"msg_1": 1})
+    heir.turn()
+    assert bench.worker._meter.minutes.call("w") is None
+    assert counted(heir)["outcomes"] == {"end_turn": 1}
+    assert counted(heir)["tokens"] == {"output": 1}
+    assert bench.store.hget(keys.COUNTS, "retries_total|m") == b"1"
+
+
 def test_a_worker_tells_what_safety_holds(bench: Bench) -> None:
     enqueue(bench.store, a_request())
     bench.turn()

@@ -131,6 +131,19 @@ def test_coarser_steps_are_the_sum_of_the_finer(store: redis.Redis, counting: Co
     assert totals[0].stages_us == {"queue": 24 * 1500}
 
 
+def test_what_cannot_be_read_does_not_hold_up_the_rest(
+    store: redis.Redis, counting: Counting, caplog: pytest.LogCaptureFixture
+) -> None:
+    for ago_s in (60, 0):
+        counting.of(ago_s=ago_s).add(ANSWERS, GOOD)
+    counting.send()
+    store.hset(keys.minute(counting.now // MINUTE_S - 1), "m|bad", '{"answers":{"good":"many"}}')
+    assert roll_up(store) == 2
+    assert good(MINUTE_S) == good(MINUTE_S, "m", "o") == 2
+    assert "cannot be read" in caplog.text
+    assert not store.exists(keys.MINUTES_CHANGED)
+
+
 def test_what_has_expired_is_told(store: redis.Redis, counting: Counting, caplog: pytest.LogCaptureFixture) -> None:
     counting.of().add(ANSWERS, GOOD)
     counting.send()

@@ -140,14 +140,16 @@ async def _look_up(scope: Scope) -> Refusal | None:
 
 def _refusal_of(scope: Scope) -> Refusal | None:
     """Say why a request must not see streams, None where it may."""
-    request = ASGIRequest(scope, BytesIO())
     try:
+        request = ASGIRequest(scope, BytesIO())
         request.get_host()
         request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
         user = get_user(request)
         may = user.is_active and user.is_staff and user.has_perm(PERMISSION)
     except DisallowedHost:
         return Refusal(400, "This host is not served here.")
+    except UnicodeDecodeError:
+        return Refusal(400, "The query of the URL is not UTF-8.")
     except DatabaseError as error:
         logger.warning("nobody may watch streams: the database does not answer: %s", str(error).partition("\n")[0])
         return Refusal(503, "The database does not answer.")

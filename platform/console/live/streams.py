@@ -97,9 +97,14 @@ def picture(client: redis.Redis, *, most: int | None = None) -> Picture:
     ]
     running = {place.id: place for place in held}
     places = [*held, *(place for place in waiting if place.id not in running)]  # one claimed in between is held
-    streams = _look_up(client, places[:most], _close_ups(gateways, workers, seconds))
-    ordered = sorted(streams, key=lambda stream: (1, 0.0) if stream.state == "queued" else (0, -stream.age_s))
-    return Picture(ordered, len(places), seconds * 1000 + micros / 1000)
+    looked_up = places[:most]
+    streams = [  # one that has just ended is held until it is settled
+        stream
+        for stream in _look_up(client, looked_up, _close_ups(gateways, workers, seconds))
+        if stream.state != "ended"
+    ]
+    streams.sort(key=lambda stream: (1, 0.0) if stream.state == "queued" else (0, -stream.age_s))
+    return Picture(streams, len(places) - len(looked_up) + len(streams), seconds * 1000 + micros / 1000)
 
 
 def _ask_for_close_ups(pipe: Any) -> None:

@@ -103,7 +103,7 @@ class Watchers:
         while self._goes_on:
             try:
                 await self._listen()
-            except (RedisError, OSError) as error:
+            except (RedisError, OSError, ValueError) as error:  # the last: another version made the table
                 logger.warning("watching streams: %r", error)
                 for watcher in self._all:
                     watcher.miss()

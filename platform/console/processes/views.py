@@ -76,6 +76,9 @@ def drain(request: HttpRequest, process_id: str) -> HttpResponseBase:
 
 
 def _drain(request: HttpRequest, process: Process) -> HttpResponseBase:
+    if process.draining:
+        messages.info(request, f"The {process.kind} {process.id} drains already.")
+        return redirect("console:workers")
     try:
         ask(connection(), process)
     except CannotDrain as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
 from console.pages import page, staff_page
 from console.slo.charts import Chart
@@ -24,6 +25,7 @@ REFRESHED_S = 6 * 3600  # longer windows hardly change in that time
 
 
 @staff_page("console.view_slo")
+@require_safe
 def show_slo(request: HttpRequest) -> HttpResponseBase:
     """Show how the platform does by its objectives."""
     filters = Filters(request.GET)
@@ -42,6 +44,7 @@ def show_slo(request: HttpRequest) -> HttpResponseBase:
 
 
 @staff_page("console.view_slo")
+@require_safe
 def show_latency(request: HttpRequest) -> HttpResponseBase:
     """Show where the latency hides."""
     filters = Filters(request.GET)

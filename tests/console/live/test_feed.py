@@ -28,13 +28,14 @@ class Browser:
     """A connection to the feed."""
 
     def __init__(
-        self, app: Feed, cookie: str = "", *, method: str = "GET", host: str = "localhost", takes: bool = True
-    ) -> None:
+        self, app: Feed, cookie: str = "", *, method: str = "GET", host: str = "localhost", query: bytes = b"",
+        takes: bool = True,
+    ) -> None:  # fmt: skip
         headers = [(b"host", host.encode()), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode())]
         self.stopping = asyncio.Event()
         scope = {
             "type": "http", "method": method, "path": "/admin/console/streams/live", "headers": headers,
-            "query_string": b"", "extensions": {"sluice.stopping": self.stopping, "sluice.drop": self._drop},
+            "query_string": query, "extensions": {"sluice.stopping": self.stopping, "sluice.drop": self._drop},
         }  # fmt: skip
         self._gone, self._said = asyncio.Event(), asyncio.Queue[Any]()
         self._takes, self.dropped = takes, False
@@ -136,6 +137,7 @@ async def test_one_who_may_not_is_refused(app: Feed, cookie: str, user: User, st
 
 async def test_what_is_asked_wrongly_is_refused(app: Feed, cookie: str, store: redis.Redis) -> None:
     assert await Browser(app, cookie, host="evil.example").status() == 400
+    assert await Browser(app, cookie, query=b"\xff").status() == 400
     assert await Browser(app, cookie, method="POST").status() == 405
 
 

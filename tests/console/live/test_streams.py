@@ -13,7 +13,7 @@ from console.live.streams import LiveStream, ended_streams, find_stream, find_st
 from inference.protocol import keys, scripts
 from inference.protocol.closeups import blocked_field, held_field
 from inference.protocol.opening import first_frame, opening
-from tests.console.tools import QUEUE, begin, claim, end, queue
+from tests.console.tools import QUEUE, begin, claim, end, queue, write
 from tests.inference.tools import MODEL, SETTINGS, a_request
 
 
@@ -82,6 +82,15 @@ def test_what_has_ended_is_read_apart(store: redis.Redis) -> None:
     assert [stream.id for stream in open_streams(store)] == ["msg_2"]
     (ended,) = ended_streams(store)
     assert (ended.id, ended.state, ended.outcome, ended.worker) == ("msg_1", "ended", "end_turn", "")
+
+
+def test_what_has_ended_and_is_not_settled_yet_is_not_open(store: redis.Redis) -> None:
+    queue(store, "msg_1", "msg_2")
+    name, pen = claim(store)
+    write(store, name, pen, begin(store, name, pen).stop_block(), "", first=4, outcome="end_turn")
+    now = picture(store)
+    assert ([stream.id for stream in now.streams], now.total) == (["msg_2"], 1)
+    assert [stream.id for stream in ended_streams(store)] == [name]
 
 
 def test_one_whose_log_was_lost_is_left_out(store: redis.Redis) -> None:

@@ -62,6 +62,11 @@ class TestList:
             assert "Page 1 of 2" in text_of(admin_client)
             assert 'id="after" href="?page=2"' in admin_client.get(PAGE).content.decode()
 
+    def test_what_is_no_order_and_no_page_counts_as_not_given(self, admin_client: Client) -> None:
+        page = admin_client.get(f"{PAGE}?o=nonsense&page=-5").content.decode()
+        assert 'data-sort="" data-page="1"' in page, "for the script, too"
+        assert 'data-sort="-age" data-page="1"' in admin_client.get(f"{PAGE}?o=-age&page=9").content.decode()
+
     def test_more_than_are_shown(self, admin_client: Client) -> None:
         with patch.object(views, "MOST", 1):
             text = text_of(admin_client)

@@ -99,6 +99,21 @@ async def test_it_comes_back_when_redis_does(store: redis.Redis, watchers: Watch
     await listening(store)
 
 
+async def test_it_listens_on_after_what_it_cannot_read(
+    store: redis.Redis, watchers: Watchers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.live.watching.AGAIN_S", 0.0)
+    watcher = watchers.join()
+    await listening(store)
+    store.publish(keys.TABLE, "what another version says")
+    store.delete(keys.ASKED)
+    await listening(store)
+    table = Table(1)
+    table.update([], total=0, at_ms=1)
+    store.publish(keys.TABLE, table.whole().encode())
+    assert await watcher.next(SOON_S) == table.whole().frame
+
+
 async def test_there_is_room_for_so_many(store: redis.Redis, watchers: Watchers) -> None:
     pages = [watchers.join() for _ in range(MOST)]
     with pytest.raises(TooMany):

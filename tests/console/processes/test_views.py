@@ -147,6 +147,11 @@ class TestDrain:
         assert "There is nobody to ask" in admin_client.post(self.PATH, follow=True).content.decode()
         assert not LogEntry.objects.exists()
 
+    def test_one_that_drains_is_not_asked_again(self, admin_client: Client, store: redis.Redis) -> None:
+        beat(store, "w-1", WORKER | {"draining": True})
+        assert "The worker w-1 drains already." in admin_client.post(self.PATH, follow=True).content.decode()
+        assert not LogEntry.objects.exists()
+
     def test_it_refuses_one_that_nobody_knows(self, admin_client: Client, store: redis.Redis) -> None:
         assert admin_client.post(self.PATH).status_code == 404
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -83,3 +83,14 @@ def test_others_are_kept_out(client: Client) -> None:
     assert client.get(PAGE).status_code == 302
     client.force_login(User.objects.create_user("olga", is_staff=True))
     assert client.get(PAGE).status_code == 403
+
+
+def test_links_lead_where_one_may_go(client: Client, alice: Tenant) -> None:
+    find(alice, 1)
+    user = User.objects.create_user("olga", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_safetytrigger"))
+    client.force_login(user)
+    page = text_of(client)
+    assert all(name in page for name in ("alpha", "alice", "msg_1"))
+    for other in ("accounts/organization", "accounts/apikey", "records/requestrecord", "safety/safetypolicy"):
+        assert f"/admin/{other}/" not in page

@@ -52,6 +52,11 @@ def text_of(client: Client, page: str) -> str:
 
 
 @PAGES
+def test_it_is_only_read(admin_client: Client, page: str) -> None:
+    assert admin_client.post(page).status_code == 405
+
+
+@PAGES
 def test_it_works_with_nothing_measured(admin_client: Client, page: str) -> None:
     text = text_of(admin_client, page)
     assert "in this window" in text

@@ -33,6 +33,12 @@ def test_what_cannot_be_read_is_neither_fresh_nor_old(raw: bytes) -> None:
     assert beat.about == {}
 
 
+def test_versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = heartbeats.about_process(1.0)
+    monkeypatch.setattr(heartbeats, "version", lambda _: pytest.fail("each beat reads the file"))
+    assert heartbeats.about_process(1.0) == about
+
+
 def test_a_note_survives_the_heartbeat() -> None:
     """What is asked for has the time as JSON gave it back."""
     started_at = heartbeats.about_process(1764525600.123456789)["started_at"]

@@ -18,6 +18,8 @@ ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}
         ("auto", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://collector/v1/traces"}, True),
         ("auto", ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True),
         ("auto", ENDPOINT | {"OTEL_SDK_DISABLED": "true"}, False),
+        ("on", {"OTEL_TRACES_EXPORTER": "none"}, False),
+        ("auto", ENDPOINT | {"OTEL_TRACES_EXPORTER": "otlp"}, True),
         ("on", {}, True),
         ("off", ENDPOINT, False),
     ],

@@ -7,7 +7,7 @@ const LIVE = {
   live: "Live",
   paused: "Paused while hidden",
   lost: "Connection lost: trying again",
-  silent: "Nobody computes the table: does Celery run?",
+  silent: "Nobody computes the table: do Celery and Redis run?",
   refused: "No live updates now: trying again. If this stays, reload the page",
   over: "No live updates any more: log in again",
 };
@@ -23,8 +23,7 @@ const element = (id) => document.getElementById(id);
 
 const rows = new Rows();
 const drawn = new Map(); // by message: the row of the document, its cells, what they say
-const given = new URLSearchParams(location.search);
-const wish = { search: "", filters: {}, sort: given.get("o") ?? "", page: Number(given.get("page")) || 1 };
+const wish = { search: "", filters: {}, sort: page.dataset.sort, page: Number(page.dataset.page) };
 let isLive = false; // whether we know more than the document
 let at = 1; // the page that is shown
 
@@ -70,6 +69,7 @@ function drawRows(shown) {
     }
   }
   const now = rows.now;
+  const focused = document.activeElement; // a row that is moved loses it
   let place = body.firstElementChild;
   for (const row of shown) {
     const { line, cells } = drawn.get(row.id) ?? begin(row.id);
@@ -79,6 +79,7 @@ function drawRows(shown) {
     if (line === place) place = place.nextElementSibling;
     else body.insertBefore(line, place);
   }
+  if (document.activeElement !== focused && body.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 function begin(id) {
