@@ -72,6 +72,7 @@ class Generation(Transcript):
         assert self.outcome is None, "an ended message gets no more tokens"
         if output.token_ids and self._first_token_at is None:
             self._first_token_at = time.monotonic()
+            self.batch_wait_ms = output.waiting_s * 1000
         self.cached_tokens = output.cached_tokens
         self._read(output.token_ids)
         if self._stops.matched is not None:

@@ -65,7 +65,8 @@ def _stages(settlement: Settlement) -> Iterator[tuple[str, float]]:
     """Give the stages that a message went through here, and the ms that each took."""
     yield "queue", settlement.queue_ms
     if settlement.prefill_ms is not None:
-        yield "prefill", settlement.prefill_ms
+        yield "batch_wait", settlement.batch_wait_ms
+        yield "prefill", settlement.prefill_ms - settlement.batch_wait_ms
         yield "decode", settlement.generation_ms - settlement.prefill_ms
     if settlement.checks:
         yield "safety", sum(settlement.checks.values())

@@ -33,7 +33,10 @@ def tell(spans: Spans, request: GenerationRequest, settlement: Settlement) -> No
             "gen_ai.usage.input_tokens": settlement.input_tokens,
             "gen_ai.usage.cache_read.input_tokens": settlement.cached_tokens,
         }
-        spans.add("prefill", within, claimed, first, about | prompt)
+        begun = claimed + _ns(settlement.batch_wait_ms)
+        if begun > claimed:
+            spans.add("batch_wait", within, claimed, begun, about)
+        spans.add("prefill", within, begun, first, about | prompt)
         answer: dict[str, Fact] = {
             "gen_ai.usage.output_tokens": settlement.output_tokens,
             "sluice.outcome": settlement.outcome,

@@ -26,6 +26,7 @@ class Transcript:
         self.cached_tokens = progress.cached_tokens  # of the prompt, found in the engine's prefix cache
         self.spent_ms: defaultdict[str, float] = defaultdict(float)  # by safety check
         self.held_tokens, self.held_ms = 0, 0.0  # by safety, see `Settlement`
+        self.batch_wait_ms = 0.0
         self._events = MessageEvents(
             last_id=progress.last_id, next_index=progress.blocks, open_block=progress.open_block
         )
@@ -100,6 +101,7 @@ class Transcript:
             finished_at=time.time(),
             queue_ms=self.waited_ms,
             prefill_ms=None if first is None else (first - self._claimed_at) * 1000,
+            batch_wait_ms=self.batch_wait_ms,
             generation_ms=(time.monotonic() - self._claimed_at) * 1000,
             checks={name: round(spent_ms, 3) for name, spent_ms in self.spent_ms.items()},
             held_tokens=self.held_tokens,

@@ -53,7 +53,8 @@ def problem_of(request: EngineRequest, *, context_length: int, vocab_size: int) 
 class StepOutput:
     """What one step gave a request: new token ids (the end-of-text token is not among them), and why it ended.
 
-    `cached_tokens` of its prompt were not computed for it, but found in the prefix cache.
+    `cached_tokens` of its prompt were not computed for it, but found in the prefix cache. It was `waiting_s` in the
+    engine before it was let into the batch, where the engine tells.
     """
 
     id: str
@@ -61,6 +62,7 @@ class StepOutput:
     finish: FinishReason | None = None
     error: str = ""
     cached_tokens: int = 0
+    waiting_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ class Settlement(Report):
     finished_at: float
     queue_ms: float
     prefill_ms: float | None = None  # claim to first token
+    batch_wait_ms: float = 0.0  # of these, before the engine let it into the batch
     generation_ms: float  # claim to end
     checks: dict[str, float] = field(default_factory=dict)  # safety check -> time it took in all
     held_tokens: int = 0  # the most that safety held back at a time

@@ -14,8 +14,8 @@ from records.models import RequestRecord, Retention
 from records.usage import add_usage, usage_of
 
 _SETTLEMENT_FIELDS = (
-    "outcome", "output_tokens", "cached_tokens", "attempts", "worker", "queue_ms", "prefill_ms", "generation_ms",
-    "checks", "held_tokens", "held_ms",
+    "outcome", "output_tokens", "cached_tokens", "attempts", "worker", "queue_ms", "prefill_ms",
+    "batch_wait_ms", "generation_ms", "checks", "held_tokens", "held_ms",
 )  # fmt: skip
 _FIRST_READER_FIELDS = ("gateway", "streamed", "ttft_ms", "stream_ms", "tbt_p99_ms", "total_ms", "stages")
 _MERGED_FIELDS = (*_SETTLEMENT_FIELDS, "finished_at", *_FIRST_READER_FIELDS, "bytes_sent", "resumes", "readers")

@@ -37,7 +37,8 @@ class RequestRecord(models.Model):
     worker = models.CharField(max_length=100, blank=True, default="")
     finished_at = models.DateTimeField(null=True)
     queue_ms = models.FloatField(null=True)
-    prefill_ms = models.FloatField(null=True)
+    prefill_ms = models.FloatField(null=True)  # claim to first token
+    batch_wait_ms = models.FloatField(null=True)  # of these, before the engine let it into the batch
     generation_ms = models.FloatField(null=True)
     checks = models.JSONField(default=dict)  # safety check -> ms
     held_tokens = models.PositiveIntegerField(default=0)  # the most that safety held back at a time

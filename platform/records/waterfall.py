@@ -83,7 +83,10 @@ def _worker_bars(record: RequestRecord, entered: float) -> Iterator[Bar]:
     if begun > taken:
         yield Bar(name="earlier attempts", lane="worker", start=taken, length=begun - taken, is_sum=True)
     prefill = record.generation_ms if record.prefill_ms is None else record.prefill_ms
-    yield Bar(name="prefill", lane="worker", start=begun, length=prefill)
+    waits = min(record.batch_wait_ms or 0.0, prefill)
+    if waits:
+        yield Bar(name="batch wait", lane="worker", start=begun, length=waits)
+    yield Bar(name="prefill", lane="worker", start=begun + waits, length=prefill - waits)
     if record.prefill_ms is None:
         return
     first = begun + record.prefill_ms

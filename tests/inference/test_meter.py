@@ -27,7 +27,7 @@ class Clock:
 def settlement(**changes: Any) -> Settlement:
     fields: dict[str, Any] = {
         "outcome": "end_turn", "output_tokens": 2, "attempts": 1, "worker": "w", "finished_at": 2.0, "queue_ms": 5.0,
-        "prefill_ms": 20.0, "generation_ms": 100.0,
+        "prefill_ms": 20.0, "batch_wait_ms": 6.0, "generation_ms": 100.0,
     }  # fmt: skip
     return Settlement(**common_of(a_request(prompt_ids=(1,) * 40)), **(fields | changes))
 
@@ -79,7 +79,8 @@ def test_a_worker_tells_what_it_measured(bench: Bench) -> None:
     about = bench.worker.about()
     assert (about["generated_tokens"], about["prompt_tokens"], about["cached_tokens"]) == (1, 3, 2)
     counted = cast(dict[bytes, bytes], bench.store.hgetall(keys.COUNTS))
-    assert {name.split(b"|")[1] for name in counted if name.startswith(b"stage")} == {b"queue", b"prefill", b"decode"}
+    stages = {name.split(b"|")[1] for name in counted if name.startswith(b"stage")}
+    assert stages == {b"queue", b"batch_wait", b"prefill", b"decode"}
     tokens = {kind: int(counted[b"tokens_total|m|" + kind]) for kind in (b"input", b"cached", b"output")}
     assert tokens == {b"input": 3, b"cached": 2, b"output": 1}
     assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}
@@ -97,8 +98,8 @@ def test_a_settled_message_is_counted_in_its_minute(bench: Bench) -> None:
     assert json.loads(sums) == {
         "outcomes": {"end_turn": 1, "timeout": 1},
         "tokens": {"output": 2},
-        "stages": {"queue": 2, "prefill": 1, "decode": 1, "safety": 1},
-        "stages_us": {"queue": 10_000, "prefill": 20_000, "decode": 80_000, "safety": 3_500},
+        "stages": {"queue": 2, "batch_wait": 1, "prefill": 1, "decode": 1, "safety": 1},
+        "stages_us": {"queue": 10_000, "batch_wait": 6_000, "prefill": 14_000, "decode": 80_000, "safety": 3_500},
     }
 
 

@@ -47,6 +47,11 @@ def test_it_works() -> None:
     assert len(waterfall.notes) == 1, "of the clocks"
 
 
+def test_the_wait_for_a_batch_comes_before_the_prefill() -> None:
+    found = spans(drawn(batch_wait_ms=8.0))
+    assert (found["batch wait"], found["prefill"]) == ((16, 24), (24, 46))
+
+
 def test_every_bar_can_be_seen() -> None:
     assert all(place >= 0 and width >= 0.3 and place + width <= 100.01 for _, place, width in drawn().rows)
 

@@ -258,7 +258,8 @@ class TransformersEngine:
                 return self._end(sequence, token, finish="end_of_text")
         if sequence.is_full:
             return self._end(sequence, token, finish="max_tokens")
-        return StepOutput(sequence.id, (token,), cached_tokens=_cached_of(sequence))
+        cached_tokens = _cached_of(sequence)
+        return StepOutput(sequence.id, (token,), cached_tokens=cached_tokens, waiting_s=sequence.waiting_s)
 
     def _fail(self, sequence: Sequence, fault: FinishReason) -> StepOutput:
         problem = "The device has no memory for this request." if fault == "oom" else "The model failed."

@@ -57,6 +57,7 @@ class Scheduler:
         sequence.keys = PrefixKeys(request.salt, self.pool.block_size)
         sequence.rank = now - request.waited_s - PRIORITY_HEAD_START_S[request.priority]
         sequence.waits_since = now if request.generated_ids else now - request.waited_s
+        sequence.came_at = now
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
@@ -153,6 +154,8 @@ class Scheduler:
         self.pool.extend(sequence.id, sequence.num_tokens)
         self.waiting.remove(sequence)
         self.running.append(sequence)
+        if not sequence.was_preempted:
+            sequence.waiting_s = self._clock() - sequence.came_at
         return True
 
     def _reuse(self, sequence: Sequence) -> None:

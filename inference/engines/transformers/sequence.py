@@ -24,6 +24,8 @@ class Sequence:
     num_cached: int = 0  # of those in the cache, how many were there before this sequence came
     rank: float = 0.0  # when it came, less the head start of its class
     waits_since: float = 0.0
+    came_at: float = 0.0
+    waiting_s: float = 0.0  # before it was let in for the first time
     was_preempted: bool = False
     keys: PrefixKeys | None = None
     guide: Guide | None = None

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from common.redis import connection
 from console import audit
-from console.live.cancelling import Asked, ask_all
+from console.live.cancelling import Asked, ask_all, look_up
 from console.live.log import wait_for_end
 from console.live.names import names_of
 from console.live.streams import find_streams
@@ -36,8 +35,9 @@ def cancel_streams(request: HttpRequest) -> HttpResponseBase:
         return redirect("console:streams")
     if request.POST.get("confirmed") != "yes":
         return _confirm(request, message_ids)
-    answers = ask_all(connection(), message_ids)
-    _note(request, [asked for asked in answers if asked.answer == "asked"])
+    found = look_up(connection(), message_ids)
+    _note(request, [one for one in found if one.answer == "asked"])  # first: nothing is done without a trace
+    answers = ask_all(connection(), found)
     if len(answers) > 1:
         _tell_of_all(request, answers)
         return redirect("console:streams")
@@ -59,10 +59,8 @@ def _confirm(request: HttpRequest, message_ids: Sequence[str]) -> HttpResponseBa
 
 def _note(request: HttpRequest, asked: Sequence[Asked]) -> None:
     names = names_of(asked)
-    with transaction.atomic():
-        for one in asked:
-            of = f"{names.organization(one)}, key {names.key(one)}"
-            audit.note(request, about=one.id, what=f"Cancelled the stream, of {of}.")
+    about = {one.id: f"Cancelled the stream, of {names.organization(one)}, key {names.key(one)}." for one in asked}
+    audit.note(request, about)
 
 
 def _tell_of_one(request: HttpRequest, asked: Asked) -> None:

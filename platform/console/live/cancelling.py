@@ -1,9 +1,9 @@
-"""Cancelling streams as an operator, several in two round trips."""
+"""Cancelling streams as an operator, several at once: a look and an act, so that a note of it can stand in between."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import redis
@@ -24,22 +24,27 @@ class Asked:
     outcome: str = ""
 
 
-def ask_all(client: redis.Redis, message_ids: Sequence[str]) -> list[Asked]:
-    """Ask whoever has messages to end them, as their clients can; what has ended stays as it is."""
-    names = ["organization", "key", "cancel", "outcome"]
+def look_up(client: redis.Redis, message_ids: Sequence[str]) -> list[Asked]:
+    """Return what would come of asking whoever has messages to end them."""
+    names = ["organization", "key", "cancel", "outcome", "pen"]
     with client.pipeline(transaction=False) as pipe:
         for message_id in message_ids:
             pipe.hmget(keys.meta(message_id), names)
-        before = pipe.execute()
-        for message_id in message_ids:
-            pipe.eval(scripts.CANCEL, 1, keys.meta(message_id), "cancelled")
+        found = pipe.execute()
+    return [_asked(message_id, facts) for message_id, facts in zip(message_ids, found, strict=True)]
+
+
+def ask_all(client: redis.Redis, looked_up: Sequence[Asked]) -> list[Asked]:
+    """Ask whoever has messages to end them, as their clients can; what has ended meanwhile stays as it is."""
+    with client.pipeline(transaction=False) as pipe:
+        for one in looked_up:
+            pipe.eval(scripts.CANCEL, 1, keys.meta(one.id), "cancelled")
         replies = pipe.execute()
-    return [
-        _asked(message_id, facts, reply) for message_id, facts, reply in zip(message_ids, before, replies, strict=True)
-    ]
+    answers: dict[int, Answer] = {0: "unknown", 1: "ended"}
+    return [replace(one, answer=answers.get(reply, one.answer)) for one, reply in zip(looked_up, replies, strict=True)]
 
 
-def _asked(message_id: str, facts: Sequence[bytes | None], reply: int) -> Asked:
-    organization, key, cancel, outcome = ((value or b"").decode() for value in facts)
-    answers: dict[int, Answer] = {0: "unknown", 1: "ended", 2: "asked before" if cancel else "asked"}
-    return Asked(message_id, answers[reply], organization, key, outcome or cancel)
+def _asked(message_id: str, facts: Sequence[bytes | None]) -> Asked:
+    organization, key, cancel, outcome, pen = ((value or b"").decode() for value in facts)
+    answer: Answer = "unknown" if not pen else "ended" if outcome else "asked before" if cancel else "asked"
+    return Asked(message_id, answer, organization, key, outcome or cancel)

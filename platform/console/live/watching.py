@@ -110,7 +110,7 @@ class Watchers:
                 await asyncio.sleep(AGAIN_S)
 
     async def _listen(self) -> None:
-        client = Redis.from_url(self._url, socket_connect_timeout=5)
+        client = Redis.from_url(self._url, socket_connect_timeout=5, socket_timeout=5)
         heard = client.pubsub(ignore_subscribe_messages=True)
         try:
             await heard.subscribe(keys.TABLE)

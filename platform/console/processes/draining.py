@@ -17,15 +17,20 @@ class CannotDrain(Exception):
     """Raised for a process that a request to drain would not reach; the message says why."""
 
 
-def ask(client: redis.Redis, process: Process) -> None:
-    """Ask a process to drain, unless it does so already."""
-    if process.draining:
-        return
+def check(process: Process) -> None:
+    """Raise `CannotDrain` where asking would not reach a process."""
     if not process.fresh:
         raise CannotDrain(f"There is nobody to ask: {process.id} has been silent for {process.silent}.")
     if not process.can_drain or process.started_at is None:
         raise CannotDrain(f"The version of {process.id} cannot be asked. SIGTERM ends it in order.")
-    client.set(keys.drain(process.id), drains.note(process.started_at), ex=drains.NOTE_S)
+
+
+def ask(client: redis.Redis, process: Process) -> None:
+    """Ask a process to drain, unless it does so already."""
+    if process.draining:
+        return
+    check(process)
+    client.set(keys.drain(process.id), drains.note(process.started_at or 0.0), ex=drains.NOTE_S)
 
 
 def left_after(client: redis.Redis, processes: Iterable[Process], patience_s: float) -> list[str]:

@@ -15,7 +15,7 @@ from common.redis import connection
 from console import audit
 from console.pages import page, staff_page
 from console.processes import database
-from console.processes.draining import CannotDrain, ask
+from console.processes.draining import CannotDrain, ask, check
 from console.processes.running import Process, Running, look
 
 REFRESH_S = 3
@@ -80,10 +80,11 @@ def _drain(request: HttpRequest, process: Process) -> HttpResponseBase:
         messages.info(request, f"The {process.kind} {process.id} drains already.")
         return redirect("console:workers")
     try:
-        ask(connection(), process)
+        check(process)
     except CannotDrain as error:
         messages.error(request, str(error))
     else:
-        audit.note(request, about=process.id, what=f"Asked the {process.kind} to drain.")
+        audit.note(request, {process.id: f"Asked the {process.kind} to drain."})
+        ask(connection(), process)
         messages.success(request, f"Asked {process.id} to drain: it takes no more, and ends.")
     return redirect("console:workers")

@@ -6,6 +6,7 @@ import pytest
 import redis
 from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
+from django.db import OperationalError
 from django.http import HttpResponse
 from django.test import Client
 
@@ -107,4 +108,16 @@ def test_it_needs_the_token_of_a_form(admin_user: object, store: redis.Redis) ->
     client.force_login(admin_user)  # type: ignore[arg-type]
     assert cancel(client, "msg_alice").status_code == 403
     assert client.get(CANCEL).status_code == 405
+    assert reason(store, "msg_alice") is None
+
+
+def test_nothing_is_cancelled_without_a_trace(
+    admin_client: Client, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OperationalError("away")
+
+    monkeypatch.setattr(LogEntry.objects, "bulk_create", away)
+    with pytest.raises(OperationalError):
+        cancel(admin_client, "msg_alice")
     assert reason(store, "msg_alice") is None

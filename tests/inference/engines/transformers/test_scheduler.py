@@ -124,6 +124,16 @@ def test_it_runs_no_more_than_max_batch() -> None:
     assert step(scheduler).keys() == {"c"}
 
 
+def test_it_tells_how_long_each_waited_for_a_place() -> None:
+    time = [0.0]
+    scheduler = Scheduler(BlockPool(64, block_size=4), max_batch=1, max_batch_tokens=16, clock=lambda: time[-1])
+    first, second = (add(scheduler, name, 1, max_tokens=2) for name in "ab")
+    for now in (1.0, 2.0, 3.5):
+        time.append(now)
+        step(scheduler)
+    assert (first.waiting_s, second.waiting_s) == (1.0, 3.5)
+
+
 def test_it_runs_no_more_than_can_decode_in_one_step() -> None:
     assert scheduler_of(max_batch=99, max_batch_tokens=16).max_batch == 16
 
