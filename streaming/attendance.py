@@ -45,7 +45,7 @@ class Attendance:
             tbt_p99_ms=watch.tbt_p99_ms if self.in_time else None,
             total_ms=self.late_ms + watch.total_ms,
             bytes_sent=watch.bytes_sent,
-            stages=watch.stages,
+            stages=watch.stages if watch.proxy_ms is None else {"proxy_ms": watch.proxy_ms} | watch.stages,
         )
 
 

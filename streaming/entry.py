@@ -24,6 +24,8 @@ from streaming.endpoint import Call
 from streaming.eventlog import Chunk, Joined
 from streaming.idempotency import Claim
 from streaming.intake import prepare
+from streaming.proxy_wait import HEADER as PROXY_HEADER
+from streaming.proxy_wait import waited_ms
 from streaming.timing import Stopwatch
 from streaming.wanted import Wanted
 
@@ -60,6 +62,7 @@ async def receiving(call: Call) -> AsyncIterator[tuple[bytes, Caller, Stopwatch]
     with call.gateway.drain.new_work():
         raw = await call.body()
         watch = Stopwatch()
+        watch.proxy_ms = waited_ms(header(call.scope, PROXY_HEADER), time.time())
         call.follow(watch, "chat")
         caller = await call.gateway.authenticator.authenticate(call.scope, needs="inference")
         call.answer.organization = caller.organization

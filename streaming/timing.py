@@ -12,6 +12,7 @@ class Stopwatch:
 
     started: float = field(default_factory=time.monotonic)
     stages: dict[str, float] = field(default_factory=dict)
+    proxy_ms: float | None = None  # what a proxy had the request for before, where it says so
     bytes_sent: int = 0
     pings: int = 0
     write_s: float = 0.0  # for the socket to take what was written

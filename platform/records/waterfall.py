@@ -10,6 +10,7 @@ from records.models import RequestRecord
 
 Lane = Literal["gateway", "queue", "worker", "client"]
 
+PROXY = "proxy_ms"  # of the stages: what came before all that is drawn
 # In the order in which they follow each other without a pause; what else a gateway tells comes after them.
 GATEWAY_STAGES = ("auth", "validation", "tokenizing", "admission", "enqueue")
 
@@ -64,7 +65,7 @@ def waterfall_of(record: RequestRecord) -> Waterfall | None:
 
 
 def _gateway_bars(record: RequestRecord) -> Iterator[Bar]:
-    spent = {name.removesuffix("_ms"): float(ms) for name, ms in record.stages.items()}
+    spent = {name.removesuffix("_ms"): float(ms) for name, ms in record.stages.items() if name != PROXY}
     order = [name for name in GATEWAY_STAGES if name in spent] + [name for name in spent if name not in GATEWAY_STAGES]
     at = _late_ms(record)
     for name in order:
@@ -138,6 +139,8 @@ def _notes(record: RequestRecord) -> Iterator[str]:
         yield "When the first token was written is not known: the answer had none, or its reader came later."
     if late := _late_ms(record):
         yield f"Its first reader came {late:,.0f} ms later: the gateway's stages are those of this reader's request."
+    if proxy_ms := record.stages.get(PROXY):
+        yield f"A proxy had it for {proxy_ms:,.1f} ms before, by the clock of its machine."
     if record.attempts > 1:
         yield (
             f"It took {record.attempts} attempts. The worker's times are those of the last one, placed by the clock of "

@@ -19,8 +19,8 @@ from slo.windows import Window
 
 # In the order of a request's life; what others there are comes behind.
 STAGES = (
-    "auth", "validation", "tokenizing", "admission", "enqueue", "queue", "batch_wait", "prefill", "decode", "safety",
-    "write",
+    "proxy", "auth", "validation", "tokenizing", "admission", "enqueue", "queue", "batch_wait", "prefill", "decode",
+    "safety", "write",
 )  # fmt: skip
 
 Kind = Literal["ttft", "tpot", "tbt"]

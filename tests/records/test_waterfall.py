@@ -52,6 +52,12 @@ def test_the_wait_for_a_batch_comes_before_the_prefill() -> None:
     assert (found["batch wait"], found["prefill"]) == ((16, 24), (24, 46))
 
 
+def test_what_a_proxy_had_is_noted() -> None:
+    waterfall = drawn(stages={"proxy_ms": 12.5, "auth_ms": 1.0})
+    assert spans(waterfall)["auth"] == (0, 1)
+    assert "A proxy had it for 12.5 ms before, by the clock of its machine." in waterfall.notes
+
+
 def test_every_bar_can_be_seen() -> None:
     assert all(place >= 0 and width >= 0.3 and place + width <= 100.01 for _, place, width in drawn().rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +50,8 @@ async def test_an_answer_as_one_json(ask: Ask) -> None:
 
 
 async def test_a_delivery_is_reported(ask: Ask, store: redis.Redis, gateway: Gateway) -> None:
-    r = await (await ask("POST", "/v1/messages", a_body(stream=True))).whole()
+    came = f"t={time.time() - 2:.3f}"
+    r = await (await ask("POST", "/v1/messages", a_body(stream=True), x_request_start=came)).whole()
     async with asyncio.timeout(5):
         while not (entries := entries_of(store, keys.DELIVERIES)):
             await asyncio.sleep(0.01)
@@ -59,6 +61,7 @@ async def test_a_delivery_is_reported(ask: Ask, store: redis.Redis, gateway: Gat
     assert delivery.bytes_sent == len(r.body)
     assert delivery.ttft_ms is not None
     assert 0 < delivery.ttft_ms <= delivery.total_ms
+    assert 2000 <= delivery.stages["proxy_ms"] < 10_000
 
 
 async def test_a_client_that_leaves_stops_the_worker(ask: Ask, store: redis.Redis, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from console.slo.steps import Steps, weighted_mean
 from slo.picture import Picture
 
 ABOUT = {  # stage -> who spends it, on what
+    "proxy": ("proxy", "before it came to us"),
     "auth": ("gateway", "finding the key"),
     "validation": ("gateway", "checking the body"),
     "tokenizing": ("gateway", "turning the prompt into tokens"),
