@@ -14,9 +14,8 @@ from inference.protocol.minutes import Counts, MinuteTally
 class Counting:
     """Counts what happened in this hour, and has it stored."""
 
-    now = int(time.time())
-
     def __init__(self, client: redis.Redis) -> None:
+        self.now = int(time.time())
         self._client = client
         self._tally = MinuteTally(lambda: self.now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -28,16 +28,22 @@ from inference.protocol.minutes import (
 from inference.protocol.scripts import STORED
 from inference.protocol.sketches import index_of
 
-NOW = int(time.time())
-MINUTE = NOW // 60
-
 
 @dataclass
 class Clock:
-    now: float = NOW
+    now: float = field(default_factory=lambda: float(int(time.time())))  # Redis has its own: an hour ago is too late
 
     def __call__(self) -> float:
         return self.now
+
+    @property
+    def minute(self) -> int:
+        return int(self.now) // 60
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 def send(store: redis.Redis, tally: MinuteTally, process: str = "a") -> int:
@@ -47,14 +53,14 @@ def send(store: redis.Redis, tally: MinuteTally, process: str = "a") -> int:
     return int(store.eval(script, len(names), *names, *arguments))
 
 
-def in_redis(store: redis.Redis, minute: int = MINUTE) -> dict[tuple[str, str], Any]:
+def in_redis(store: redis.Redis, minute: int) -> dict[tuple[str, str], Any]:
     fields = cast(dict[bytes, bytes], store.hgetall(keys.minute(minute)))
     return {(model, organization): json.loads(sums) for model, organization, sums in read(fields)}
 
 
-def test_it_works(store: redis.Redis) -> None:
+def test_it_works(store: redis.Redis, clock: Clock) -> None:
     for process in ("a", "b"):
-        tally = MinuteTally(Clock())
+        tally = MinuteTally(clock)
         counts = tally.of("m|odd", "org_1")
         counts.observe(TTFT, [0.1, 0.1, 0.5])
         counts.add(ANSWERS, GOOD)
@@ -64,7 +70,7 @@ def test_it_works(store: redis.Redis) -> None:
         tally.added(0)
         assert tally.call(process) is None
 
-    assert in_redis(store) == {
+    assert in_redis(store, clock.minute) == {
         ("m|odd", "org_1"): {
             TTFT: {str(index_of(0.1)): 4, str(index_of(0.5)): 2},
             ANSWERS: {GOOD: 2},
@@ -73,56 +79,55 @@ def test_it_works(store: redis.Redis) -> None:
         },
         ("", ""): {ANSWERS: {"bad:api_error": 6}},
     }
-    assert store.hgetall(keys.MINUTES_CHANGED) == {str(MINUTE).encode(): b"2"}
-    assert WAITING_S - 60 < store.ttl(keys.minute(MINUTE)) <= WAITING_S
+    assert store.hgetall(keys.MINUTES_CHANGED) == {str(clock.minute).encode(): b"2"}
+    assert WAITING_S - 60 < store.ttl(keys.minute(clock.minute)) <= WAITING_S
 
 
-def test_a_batch_whose_reply_was_lost_counts_once(store: redis.Redis) -> None:
-    tally = MinuteTally(Clock())
+def test_a_batch_whose_reply_was_lost_counts_once(store: redis.Redis, clock: Clock) -> None:
+    tally = MinuteTally(clock)
     tally.of("m", "o").add(ANSWERS, GOOD)
     send(store, tally)
     tally.of("m", "o").add(ANSWERS, GOOD)
     send(store, tally)
-    assert in_redis(store) == {("m", "o"): {ANSWERS: {GOOD: 1}}}, "the same batch again"
+    assert in_redis(store, clock.minute) == {("m", "o"): {ANSWERS: {GOOD: 1}}}, "the same batch again"
     tally.added(0)
     send(store, tally)
-    assert in_redis(store) == {("m", "o"): {ANSWERS: {GOOD: 2}}}
+    assert in_redis(store, clock.minute) == {("m", "o"): {ANSWERS: {GOOD: 2}}}
 
 
-def test_sums_of_microseconds_stay_exact(store: redis.Redis) -> None:
-    tally, hour_ms = MinuteTally(Clock()), 3_600_000
+def test_sums_of_microseconds_stay_exact(store: redis.Redis, clock: Clock) -> None:
+    tally, hour_ms = MinuteTally(clock), 3_600_000
     for _ in range(2):
         for _ in range(10_000):
             tally.of("m", "o").stage("queue", hour_ms + 0.001)
         send(store, tally)
         tally.added(0)
-    assert in_redis(store)["m", "o"][STAGES_US] == {"queue": 20_000 * (hour_ms * 1000 + 1)}
+    assert in_redis(store, clock.minute)["m", "o"][STAGES_US] == {"queue": 20_000 * (hour_ms * 1000 + 1)}
 
 
-def test_what_is_of_another_time_counts_there(store: redis.Redis) -> None:
-    now = int(time.time())  # Redis has a clock of its own, by which an hour ago is too late
-    tally = MinuteTally(Clock(now))
-    for at in (now - 60, now + 600, 0.0):
+def test_what_is_of_another_time_counts_there(store: redis.Redis, clock: Clock) -> None:
+    tally = MinuteTally(clock)
+    for at in (clock.now - 60, clock.now + 600, 0.0):
         tally.of("m", "o", at=at).add(ANSWERS, GOOD)
     send(store, tally)
     found = {int(minute) for minute in cast(dict[bytes, bytes], store.hgetall(keys.MINUTES_CHANGED))}
-    minute = now // 60
-    assert found == {minute - 1, minute, minute - 59}, "the future is now, and long ago is an hour ago"
+    assert found == {clock.minute - 1, clock.minute, clock.minute - 59}, (
+        "the future is now, and long ago is an hour ago"
+    )
 
 
-def test_many_go_in_several_batches(store: redis.Redis) -> None:
-    tally = MinuteTally(Clock())
+def test_many_go_in_several_batches(store: redis.Redis, clock: Clock) -> None:
+    tally = MinuteTally(clock)
     for number in range(AT_ONCE + 1):
         tally.of("m", f"o{number}").add(ANSWERS, GOOD)
     for _ in range(2):
         send(store, tally)
         tally.added(0)
     assert tally.call("a") is None
-    assert len(in_redis(store)) == AT_ONCE + 1
+    assert len(in_redis(store, clock.minute)) == AT_ONCE + 1
 
 
-def test_a_process_without_redis_keeps_an_hour(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+def test_a_process_without_redis_keeps_an_hour(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     tally = MinuteTally(clock)
     with caplog.at_level(logging.WARNING):
         for _ in range(61):
@@ -133,7 +138,7 @@ def test_a_process_without_redis_keeps_an_hour(caplog: pytest.LogCaptureFixture)
 
 
 def test_what_comes_over_an_hour_late_is_left_out(store: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock(NOW - LATE_S - 120)
+    clock = Clock(time.time() - LATE_S - 120)
     tally = MinuteTally(clock)
     tally.of("m", "o").add(ANSWERS, GOOD)
     late = send(store, tally)
@@ -144,14 +149,14 @@ def test_what_comes_over_an_hour_late_is_left_out(store: redis.Redis, caplog: py
     assert "left out" in caplog.text
 
 
-def test_what_is_stored_is_changed_no_more_until_more_comes(store: redis.Redis) -> None:
-    tally = MinuteTally(Clock())
+def test_what_is_stored_is_changed_no_more_until_more_comes(store: redis.Redis, clock: Clock) -> None:
+    tally = MinuteTally(clock)
     tally.of("m", "o").add(ANSWERS, GOOD)
     send(store, tally)
-    names = (keys.MINUTES_CHANGED, keys.minute(MINUTE))
+    names = (keys.MINUTES_CHANGED, keys.minute(clock.minute))
 
-    assert store.eval(STORED, 2, *names, MINUTE, 7, STORED_S) == 0
-    assert store.hexists(keys.MINUTES_CHANGED, str(MINUTE))
-    assert store.eval(STORED, 2, *names, MINUTE, 1, STORED_S) == 1
+    assert store.eval(STORED, 2, *names, clock.minute, 7, STORED_S) == 0
+    assert store.hexists(keys.MINUTES_CHANGED, str(clock.minute))
+    assert store.eval(STORED, 2, *names, clock.minute, 1, STORED_S) == 1
     assert not store.exists(keys.MINUTES_CHANGED)
-    assert 0 < store.ttl(keys.minute(MINUTE)) <= STORED_S
+    assert 0 < store.ttl(keys.minute(clock.minute)) <= STORED_S
