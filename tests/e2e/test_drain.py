@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -68,6 +68,12 @@ def running(operator: httpx.Client) -> dict[str, str]:
     return {name: " ".join(re.sub(r"<[^>]+>", " ", card).split()) for name, card in cards}
 
 
+def busy(operator: httpx.Client, workers: Iterable[str]) -> str:
+    """Return a worker that runs something, "" where none does."""
+    cards = running(operator)
+    return next((worker for worker in workers if "Running 0" not in cards.get(worker, "Running 0")), "")
+
+
 def logged(events: list[Event]) -> list[int]:
     return [int(event.id) for event in events if event.id]
 
@@ -75,11 +81,13 @@ def logged(events: list[Event]) -> list[int]:
 def test_a_drained_worker_loses_no_stream(product: Product, operator: httpx.Client) -> None:
     key = product.manage("createkey", "drained", "--org", "drained")
     expected = text_of(stream(product, key, a_body(max_tokens=LONG)))
-    drained = min(ids_of(product, "-m inference"))
-    lengths = [SHORT, LONG] * 6
+    workers = ids_of(product, "-m inference")
+    lengths = [LONG] * 6 + [SHORT] * 6
     with ThreadPoolExecutor(len(lengths)) as pool:
-        streams = [pool.submit(stream, product, key, a_body(max_tokens=length)) for length in lengths]
-        wait_for(lambda: "Running 0" not in running(operator)[drained], product)
+        streams = [pool.submit(stream, product, key, a_body(max_tokens=LONG)) for _ in range(6)]
+        wait_for(lambda: busy(operator, workers) != "", product)
+        drained = busy(operator, workers)  # with long ones
+        streams += [pool.submit(stream, product, key, a_body(max_tokens=SHORT)) for _ in range(6)]
         form = operator.get(f"/admin/console/workers/{drained}/drain/")
         asked = operator.post(f"/admin/console/workers/{drained}/drain/", data=token_of(form))
         assert f"Asked {drained} to drain" in asked.text

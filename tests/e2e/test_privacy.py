@@ -388,9 +388,10 @@ def test_nothing_stays_in_redis(found: Found) -> None:
 
 def test_nothing_stays_in_the_append_only_file(found: Found) -> None:
     files = [path for path in (found.product.home / "redis").rglob("*") if path.is_file()]
-    assert any(path.stat().st_size for path in files)
+    assert any(path.stat().st_size for path in files if path.exists())
     for path in files:
-        found.all.check(path.read_bytes(), str(path))
+        with contextlib.suppress(FileNotFoundError):  # a rewrite has ended, and what it wrote has its own name
+            found.all.check(path.read_bytes(), str(path))
 
 
 def test_the_database_has_none(found: Found) -> None:
