@@ -35,6 +35,7 @@ async def written(store: redis.Redis) -> AsyncIterator[redis.Redis]:
     await until_rewritten(store)
     store.set("log", PROMPT * 3)
     store.delete("log")
+    await until_written()
     yield store
     store.config_set("auto-aof-rewrite-percentage", usual)
 
@@ -42,6 +43,13 @@ async def written(store: redis.Redis) -> AsyncIterator[redis.Redis]:
 async def until_rewritten(store: redis.Redis) -> None:
     async with asyncio.timeout(20):
         while any(store.info("persistence")[f"aof_rewrite_{state}"] for state in ("scheduled", "in_progress")):
+            await asyncio.sleep(0.02)
+
+
+async def until_written() -> None:
+    """Await the prompt in the file: Redis puts a write off while the disk syncs the one before."""
+    async with asyncio.timeout(20):
+        while not found():
             await asyncio.sleep(0.02)
 
 
