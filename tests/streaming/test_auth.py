@@ -148,7 +148,14 @@ async def test_it_refuses_a_missing_scope(authenticator: Authenticator) -> None:
         await authenticator.authenticate(GOOD, needs="admin")
 
 
-@pytest.mark.parametrize("plain", ["", "nonsense", "sk-sluice-wrong", PLAIN[:-1] + "_", f"{PREFIX}-{'x' * 43}"])
+@pytest.mark.parametrize(
+    "plain",
+    [
+        *("", "nonsense", "sk-sluice-wrong"),
+        pytest.param(PLAIN[:-1] + "_", id="mistyped"),
+        pytest.param(f"{PREFIX}-{'x' * 43}", id="forged"),
+    ],
+)
 async def test_what_is_no_key_does_not_reach_the_database(authenticator: Authenticator, keys: Keys, plain: str) -> None:
     with pytest.raises(AuthenticationFailed):
         await authenticator.authenticate(scope_of((b"x-api-key", plain.encode())), needs="inference")
