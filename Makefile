@@ -3,8 +3,10 @@
 PORT ?= 8000
 ENGINE ?= transformers
 PYTHON ?=
+JOBS ?= 2
 
 BIN := .venv/bin
+SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder  # the small tests come last, and fill the gaps
 INSTALLED := .venv/.installed
 VLLM := .venv-vllm
 VLLM_INSTALLED := $(VLLM)/.installed
@@ -40,12 +42,12 @@ run: venv model  ## serve at http://127.0.0.1:8000 (PORT=, ENGINE=transformers|s
 	@umask 077; $(BIN)/python manage.py migrate --verbosity 0
 	@umask 077; exec $(BIN)/python manage.py serve --demo --port $(PORT) --engine $(ENGINE)
 
-test: venv model lint  ## all checks and tests
-	$(BIN)/python -m pytest
+test: venv model lint  ## all checks and tests (JOBS= at once)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 # Left out: what has no database. The engine's tests know no Django, as lint-imports proves, the cluster's only Redis.
 test-postgres: venv model  ## the tests once more, on a PostgreSQL that is started for them
-	$(BIN)/python -m tests.postgres $(BIN)/python -m pytest --ignore=tests/inference --ignore=tests/cluster
+	$(BIN)/python -m tests.postgres $(BIN)/python -m pytest $(SIDE_BY_SIDE) --ignore=tests/inference --ignore=tests/cluster
 
 test-clients: venv model $(NPM_INSTALLED)  ## clients that others made; needs npm, curl and Chromium
 	$(BIN)/python -m pytest -m clients tests/clients

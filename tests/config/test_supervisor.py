@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -124,6 +124,15 @@ async def test_it_kills_what_does_not_stop() -> None:
         wait_for_end(pid)
 
 
+@pytest.fixture
+def in_a_terminal() -> Iterator[None]:
+    """A process that Ctrl-C reaches: those that pytest starts to run tests side by side ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("in_a_terminal")
 async def test_it_stops_on_a_signal_and_hurries_on_the_second() -> None:
     seen = Transcript()
 
