@@ -153,7 +153,8 @@ class Benchmark:
 
     async def _one(self, call: Call, raw: bytes) -> dict[str, float]:
         from streaming.entry import accepting, enter
-        from streaming.surfaces.anthropic import parse_messages, wanted
+        from streaming.surfaces.anthropic import wanted
+        from streaming.surfaces.messages_body import parse_messages
         from streaming.timing import Stopwatch
 
         watch = Stopwatch()

@@ -26,6 +26,7 @@ CONTEXT = 131_072  # more than the model has, so that a prompt of 100 KB is serv
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 READY_S = 90.0
+MAX_BATCH = 1024  # streams of one worker: the most that may be set
 
 
 def free_port() -> int:
@@ -97,18 +98,19 @@ def plain_daphne(*, events: int, rate: float) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def product(*, rate: float, prefill_ms: float, gateways: int = 1) -> Iterator[Target]:
+def product(*, rate: float, prefill_ms: float, gateways: int = 1, workers: int = 1) -> Iterator[Target]:
     """Run all of Sluice with the simulated engine, in a home of its own that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         environment = environment_in(Path(folder)) | {
             "SLUICE_MODELS": str(_roomy_models(Path(folder) / "models")),
-            "SLUICE_MAX_BATCH": "1024",
+            "SLUICE_MAX_BATCH": str(MAX_BATCH),
             "SLUICE_QUEUE_LIMIT": "5000",
             "SLUICE_EVENT_LOG_TTL_S": "5",
             "SLUICE_SIM_TPOT_MS": str(1000 / rate),
             "SLUICE_SIM_PREFILL_MS": str(prefill_ms),
         }
-        with serving(environment, "--engine", "simulated", "--gateways", str(gateways)) as target:
+        numbers = ("--gateways", str(gateways), "--workers", str(workers))
+        with serving(environment, "--engine", "simulated", *numbers) as target:
             yield target
 
 

@@ -14,25 +14,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
-import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gateway import machine
-from processes import HERE, environment_in
-
-sys.path.remove(str(HERE))  # files here have the names of some of our packages
+from filling import MODELS, Act, a_django, fill_records, get, make_tenants, migrate, operator, table
 
 if TYPE_CHECKING:
     from slo.models import Rollup
@@ -52,18 +44,6 @@ STAGES = {"auth": 100, "tokenizing": 500, "admission": 400, "enqueue": 300, "que
 Chances = dict[str, tuple[Any, Any]]  # of a sketch: its buckets, and how likely each of them is
 
 random_numbers = np.random.default_rng(1)
-
-
-def neighbour(name: str) -> ModuleType:
-    """Load another benchmark, whose name may be that of a package."""
-    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sys.path.insert(0, str(HERE))  # it takes that away itself
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def chances() -> Chances:
@@ -156,15 +136,12 @@ def fill(organizations: list[str], models: list[str], days: int, per_day: float)
     return int(Rollup.objects.count())
 
 
-def looks(models: list[str], organizations: list[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def looks(models: list[str], organizations: list[str]) -> Iterator[tuple[str, Act]]:
     """Yield what is looked at."""
-    from django.contrib.auth.models import User
-    from django.test import Client
-
     from slo.look import look
     from slo.windows import WINDOWS, Window
 
-    def looking(window: Window, **filters: str) -> Callable[[], Any]:
+    def looking(window: Window, **filters: str) -> Act:
         return lambda: look(window, **filters)
 
     for window in WINDOWS.values():
@@ -174,16 +151,10 @@ def looks(models: list[str], organizations: list[str]) -> Iterator[tuple[str, Ca
     yield "look: 30 days of the largest organisation", looking(month, organization=organizations[0])
     yield "look: 30 days of both", looking(month, model=models[0], organization=organizations[0])
 
-    operator = Client(SERVER_NAME="localhost")
-    operator.force_login(User.objects.create_superuser("bench"))
+    browser = operator()
 
-    def asking(path: str) -> Callable[[], Any]:
-        def get() -> None:
-            response = operator.get(path)
-            if response.status_code != 200:
-                raise RuntimeError(f"{path}: {response.status_code} {response.content[:300]!r}")
-
-        return get
+    def asking(path: str) -> Act:
+        return lambda: get(browser, path)
 
     for page in PAGES:
         for query in ("window=1h", "window=24h", "window=30d", f"window=30d&organization={organizations[0]}"):
@@ -229,30 +200,15 @@ def rolling(organizations: list[str], models: list[str], url: str) -> list[str]:
 
 def run(days: int, rows: int, num_records: int, redis_url: str) -> list[str]:
     """Fill the database and measure; return Markdown."""
-    from django.core.management import call_command
-    from django.db import connection
-
     from slo.models import Rollup
 
-    records = neighbour("records")
-    call_command("migrate", verbosity=0)
-    if Rollup.objects.exists():
-        raise SystemExit("DATABASE_URL: there are roll-ups in it already. Name an empty database.")
-    keys, _ = records.make_tenants()
-    organizations = list(dict.fromkeys(str(key.organization_id) for key in keys))
-    models = list(records.MODELS)
+    migrate(empty=Rollup)
+    keys, _ = make_tenants()
+    organizations, models = list(dict.fromkeys(str(key.organization_id) for key in keys)), list(MODELS)
     num_rollups = fill(organizations, models, days, rows / days)
-    records.DAYS = days
-    records.fill(keys, num_records)
-    lines = [
-        f"{machine()}, {connection.vendor}, {days} days, {rows:,} requests, {num_rollups:,} roll-ups, "
-        f"{num_records:,} records\n",
-        "| what | queries | p50, ms | max, ms | computing here, p50, ms |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for name, act in looks(models, organizations):
-        print(f"{name} …", file=sys.stderr, flush=True)
-        lines.append(f"| {' | '.join([name, *records.measure(act).cells])} |")
+    fill_records(keys, num_records, days=days)
+    what = f"{days} days, {rows:,} requests, {num_rollups:,} roll-ups, {num_records:,} records"
+    lines = table("what", what, looks(models, organizations))
     return [*lines, "", *rolling(organizations, models, redis_url)]
 
 
@@ -279,17 +235,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="requests (1,000,000)")
     parser.add_argument("--records", type=int, default=0, help="their records, where not all of them (all)")
     options = parser.parse_args()
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-bench-"))
-        url = os.environ.get("DATABASE_URL", "")
-        os.environ.update(environment_in(Path(folder)) | {"DJANGO_SETTINGS_MODULE": "config.settings"})
-        os.environ["DATABASE_URL"] = url
-        import django
-
-        django.setup()
-        print(
-            "\n".join(run(options.days, options.rows, options.records or options.rows, stack.enter_context(a_redis())))
-        )
+    with a_django(), a_redis() as url:
+        print("\n".join(run(options.days, options.rows, options.records or options.rows, url)))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ SCRIPTS = (
 )  # fmt: skip
 
 Call = tuple[str, Sequence[str], Sequence[Any]]  # script, keys, arguments
+Asked = tuple[Call, Callable[[Any], None]]  # a call, and what to do with its reply
 
 FENCED = -1  # reply of an append by an attempt that has lost the pen
 NO_LOG = -2  # reply of an append where Redis lost the whole log

@@ -102,6 +102,7 @@ async def enter(call: Call, accepted: Accepted, *, read: bool) -> tuple[Chunk, J
     """
     if not accepted.is_new:
         joined = await call.gateway.log.join(accepted.id, accepted.request.organization) if read else None
+        call.answer.counts = False  # the message is judged already, or will be, for the request that made it
         return FROM_THE_START, joined
     retry_ms = RETRY_MS + random.randrange(RETRY_MS // 2)
     accepted.may_be_queued = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from redis.asyncio import Redis
@@ -56,15 +56,11 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A message that a reader has joined: how long ago it came, how many events it has, what a `Report` says of it.
-
-    `first` says that nobody has read it before.
-    """
+    """A message that a reader has joined: how long ago it came, how many events it has, what a `Report` says of it."""
 
     ended: bool
     age_ms: float
     length: int
-    first: bool
     facts: dict[str, Any]
 
 
@@ -78,8 +74,9 @@ class EventLog:
     async def open(self, request: GenerationRequest, *, retry_ms: int, read: bool) -> Chunk:
         """Open the log with message_start and queue the request; raise `Overloaded` when the queue or Redis is full.
 
-        `read` makes the caller its first reader, who has to `leave` later.
+        `read` makes the caller its first reader, who has to `leave` later. Without one, the message is detached.
         """
+        request = replace(request, detached=not read)
         start = first_frame(request, retry_ms=retry_ms)
         call = opening(request, self._settings, start, lease_ms=self.lease_ms if read else 0, gateway=self._gateway)
         try:
@@ -153,16 +150,15 @@ class EventLog:
             raise Gone(f"The stream of {message_id} has expired and cannot be resumed.")
         if found == 0:
             raise NotFound(f"There is no message {message_id}.")
-        age_ms, length, *known, read_until = rest
+        age_ms, length, *known = rest
         facts = _facts(message_id, organization.encode(), *known)
-        first = read_until is None
-        return Joined(ended=found == ENDED, age_ms=float(age_ms), length=length, first=first, facts=facts)
+        return Joined(ended=found == ENDED, age_ms=float(age_ms), length=length, facts=facts)
 
     async def facts(self, message_id: str) -> dict[str, Any] | None:
         """Return what a `Report` says of a message, None when its log is gone."""
-        names = ["organization", "key", "model", "created_at", "input_tokens"]
-        found = cast(list[bytes | None], await self._redis.hmget(keys.meta(message_id), names))
-        return None if None in found else _facts(message_id, *cast(list[bytes], found))
+        names = ["organization", "key", "model", "created_at", "input_tokens", "detached"]
+        found = cast(list[Any], await self._redis.hmget(keys.meta(message_id), names))
+        return None if None in found[:-1] else _facts(message_id, *found)
 
     async def check(self, message_id: str, organization: str) -> bool:
         """Say whether a message has ended, without becoming its reader; raise as `join` does."""
@@ -257,7 +253,13 @@ class EventLog:
 
 
 def _facts(
-    message_id: str, organization: bytes, key: bytes, model: bytes, created_at: bytes, input_tokens: bytes
+    message_id: str,
+    organization: bytes,
+    key: bytes,
+    model: bytes,
+    created_at: bytes,
+    input_tokens: bytes,
+    detached: bytes | None,
 ) -> dict[str, Any]:
     return {
         "id": message_id,
@@ -266,4 +268,5 @@ def _facts(
         "model": model.decode(),
         "created_at": float(created_at),
         "input_tokens": int(input_tokens),
+        "detached": detached is not None,
     }

@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 from common.errors import ApiError
 from inference.protocol import keys, minutes, scripts
 from inference.protocol.metrics import (
-    ANSWERS,
     BYTES,
     ERRORS,
     HEARTBEATS,
@@ -50,7 +49,7 @@ class Measures:
         self._redis, self._log, self._gateway, self._about = client, log, gateway, about
         self._counter = f"gateway-{gateway}"  # a worker's process may have the same id: containers share host names
         self._tally, self._minutes = Tally(), MinuteTally()
-        self._minutes_due, self._flushing = 0.0, asyncio.Lock()
+        self._minutes_due, self._flushing, self._has_left = 0.0, asyncio.Lock(), False
 
     def delivered(self, delivery: Delivery, watch: Stopwatch, last_frames: bytes) -> None:
         """Note what one reader felt; `last_frames` are the events that it was sent last."""
@@ -78,8 +77,7 @@ class Measures:
 
     def answered(self, answer: Answer, verdict: str) -> None:
         """Note what a request came to."""
-        result, _, kind = verdict.partition(":")
-        self._tally.count(ANSWERS, result, kind)
+        self._tally.answered(verdict)
         self._minutes.of(answer.model, answer.organization).add(minutes.ANSWERS, verdict)
 
     def settled(self, settlement: Settlement) -> None:
@@ -106,9 +104,10 @@ class Measures:
 
     async def flush(self) -> None:
         """Say that this gateway lives, and add what it counted."""
-        about = json.dumps(self._about())
-        await self._log.run(scripts.BEAT, (keys.GATEWAYS,), (self._gateway, about))
         async with self._flushing:  # a scrape flushes too: whoever came second would let go of what came in between
+            if not self._has_left:
+                about = json.dumps(self._about())
+                await self._log.run(scripts.BEAT, (keys.GATEWAYS,), (self._gateway, about))
             if call := self._tally.call(self._counter):
                 await self._log.run(*call)
                 self._tally.added()
@@ -126,7 +125,9 @@ class Measures:
         """Add what is left, and take this gateway off the list."""
         await self.flush()
         await self.flush_minutes()
-        await self._redis.hdel(keys.GATEWAYS, self._gateway)
+        async with self._flushing:
+            self._has_left = True  # no heartbeat comes after this, which `drain --wait` goes by
+            await self._redis.hdel(keys.GATEWAYS, self._gateway)
 
 
 def output_tokens(frames: bytes) -> int:

@@ -7,7 +7,8 @@ from streaming.endpoint import Call
 from streaming.entry import receiving
 from streaming.intake import tokenize
 from streaming.posting import serve
-from streaming.surfaces.anthropic import TypedEvents, asked, parse_count, parse_messages, wanted
+from streaming.surfaces.anthropic import TypedEvents, asked, wanted
+from streaming.surfaces.messages_body import parse_count, parse_messages
 
 
 async def create_message(call: Call) -> None:

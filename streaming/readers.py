@@ -10,7 +10,7 @@ from typing import Any
 
 from inference.protocol.closeups import blocked_field
 from streaming.announcements import Subscription
-from streaming.eventlog import KEEP_S, EventLog
+from streaming.eventlog import KEEP_S, Chunk, EventLog
 from streaming.reader import LogReader
 
 LOOK_S = 0.5
@@ -32,6 +32,10 @@ class Reading:
     blocked_since: float | None = None
     slow: asyncio.Event = field(default_factory=asyncio.Event)
     failed: bool = False
+
+    def sent(self, chunk: Chunk) -> None:
+        """Note what went out; the end with what came before, since a slice may part it from the reason it has."""
+        self.last_sent = self.last_sent + chunk.frames if chunk.ended else chunk.frames
 
 
 class Readers:

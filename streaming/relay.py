@@ -28,7 +28,7 @@ async def relay(reading: Reading, write: Write, watch: Stopwatch, surface: Surfa
             await write(surface.ping)
             watch.pings += 1
         else:
-            reading.last_sent = chunk.frames  # before the wait: they are on their way, even if we are stopped in it
+            reading.sent(chunk)  # before the wait: it is on its way, even if we are stopped in it
             if frames := surface.translate(chunk.frames):
                 await write(frames)
                 watch.write_s += time.monotonic() - reading.blocked_since

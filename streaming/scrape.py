@@ -18,6 +18,7 @@ from inference.protocol.metrics import METRICS, SUM, Metric, read_field
 from inference.protocol.outcomes import OUTCOMES, Priority
 from records import spool
 from records.spool import Spool
+from streaming.known_series import Labels, known_series
 
 PREFIX = "sluice_"
 FORGOTTEN_S = 3600.0
@@ -152,7 +153,7 @@ class Scrape:
         yield from _of_processes(now)
         yield from _of_gateways(now.gateways)
         yield from _of_workers(now.workers)
-        yield from _of_counts(now.counts)
+        yield from _of_counts(now.counts, known_series(now.queued))
 
 
 def _gauge(name: str, about: str, value: float) -> Family:
@@ -198,29 +199,31 @@ def _of_workers(workers: Heartbeats) -> Iterator[Family]:
             yield family
 
 
-def _of_counts(counts: Mapping[str, int]) -> Iterator[Family]:
-    found: defaultdict[str, dict[tuple[str, ...], int]] = defaultdict(dict)
+def _of_counts(counts: Mapping[str, int], known: Mapping[str, Iterable[Labels]]) -> Iterator[Family]:
+    found: defaultdict[str, dict[Labels, int]] = defaultdict(dict)
     for field_name, value in counts.items():
         name, *parts = read_field(field_name)
         found[name][tuple(parts)] = value
     for metric in METRICS:
         family = _histogram if metric.bounds else _counter
         num_parts = len(metric.labels) + bool(metric.bounds)  # another version may have other labels
-        yield family(metric, {parts: value for parts, value in found[metric.name].items() if len(parts) == num_parts})
+        counted = {parts: value for parts, value in found[metric.name].items() if len(parts) == num_parts}
+        yield family(metric, counted, known.get(metric.name, ()))
 
 
-def _counter(metric: Metric, found: Mapping[tuple[str, ...], int]) -> Family:
+def _counter(metric: Metric, found: Mapping[Labels, int], known: Iterable[Labels]) -> Family:
     family = CounterMetricFamily(PREFIX + metric.name, metric.about, labels=metric.labels)
+    found = {**dict.fromkeys(known, 0), **found}
     for labels, value in found.items() if metric.labels else [((), sum(found.values()))]:
         family.add_metric(labels, value)
     return family
 
 
-def _histogram(metric: Metric, found: Mapping[tuple[str, ...], int]) -> Family:
+def _histogram(metric: Metric, found: Mapping[Labels, int], known: Iterable[Labels]) -> Family:
     family = HistogramMetricFamily(PREFIX + metric.name, metric.about, labels=metric.labels)
-    series: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
-    if not metric.labels:
-        series[()] = {}
+    series: defaultdict[Labels, dict[str, int]] = defaultdict(dict)
+    for labels in known if metric.labels else [()]:
+        series[labels] = {}
     for parts, value in found.items():
         series[parts[:-1]][parts[-1]] = value
     for labels, buckets in sorted(series.items()):

@@ -138,7 +138,7 @@ async def collect(call: Call, mine: Reading, first: Chunk, watch: Stopwatch) -> 
 
     if await race(call, mine, gather()) == "stopping":
         raise stopping()
-    call.answer.last_sent = frames[-1]
+    call.answer.last_sent = b"".join(frames[-2:])
     return b"".join(frames)
 
 

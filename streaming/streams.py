@@ -16,10 +16,10 @@ from streaming.entry import accepting, enter, receiving
 from streaming.eventlog import Chunk, Joined
 from streaming.readers import Reading
 from streaming.session import reading, stream
-from streaming.surfaces.anthropic import TypedEvents, assemble, parse_messages, wanted
+from streaming.surfaces.anthropic import TypedEvents, assemble, wanted
+from streaming.surfaces.messages_body import parse_messages
 from streaming.timing import Stopwatch
 from streaming.tokens import sign, verify
-from streaming.verdicts import Answer
 
 
 async def create_stream(call: Call) -> None:
@@ -29,7 +29,7 @@ async def create_stream(call: Call) -> None:
         asked = wanted(parse_messages(raw))
         async with accepting(call, asked, caller, watch, raw=raw, idempotency_key=given) as accepted:
             await enter(call, accepted, read=False)
-        call.answer.counts = False  # what comes of it, its first reader will feel
+            call.answer.counts = False  # what comes of it is judged where it is settled
         expires_at = int(time.time()) + call.gateway.log.longest_life_s
         path = f"/v1/streams/{accepted.id}"
         body = {
@@ -56,7 +56,6 @@ async def read_stream(call: Call) -> None:
     async def opening() -> tuple[Chunk, Attendance | None]:
         nonlocal begin
         joined = await call.gateway.log.join(message_id, caller.organization)
-        call.answer = Answer(counts=joined.first, model=joined.facts["model"], organization=caller.organization)
         begin = _cursor(call, joined)
         if begin.ended:
             return begin, None  # it reads nothing

@@ -6,6 +6,7 @@ The names are OpenTelemetry's for generative AI, and `sluice.*` where it has non
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from streaming.timing import Stopwatch
 from streaming.verdicts import stop_reason
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
     from inference.protocol.spans import Fact, Spans
 
 
@@ -37,19 +40,8 @@ class Trace:
         """Return the request as its worker gets it: with where its own spans belong."""
         from inference.protocol.spans import traceparent_of
 
-        self._span.update_name(f"{self._operation} {request.model}")
-        sampling = request.sampling
-        self._facts |= {
-            "gen_ai.operation.name": self._operation,
-            "gen_ai.provider.name": "sluice",
-            "gen_ai.request.model": request.model,
-            "gen_ai.request.max_tokens": request.max_tokens,
-            "gen_ai.request.temperature": sampling.temperature,
-            "gen_ai.request.top_p": sampling.top_p,
-            "gen_ai.request.top_k": sampling.top_k,
-            "sluice.organization": request.organization,
-            "sluice.priority": request.priority,
-        }
+        self._span.update_name(name_of(self._operation, request.model))
+        self._facts |= facts_of_request(self._operation, request)
         return replace(request, traceparent=traceparent_of(self._span))
 
     def delivered(self, delivery: Delivery) -> None:
@@ -71,11 +63,8 @@ class Trace:
             self._span.set_attributes(self._facts)
             if verdict.startswith(BAD):
                 failed(self._span, verdict.removeprefix(BAD))
-            inside, start_ns = within(self._span), self._began_ns
-            for name, spent_ms in self._watch.stages.items():
-                end_ns = start_ns + round(spent_ms * 1e6)
-                self._spans.add(name.removesuffix("_ms"), inside, start_ns, end_ns)
-                start_ns = end_ns
+            inside = within(self._span)
+            start_ns = add_stages(self._spans, inside, self._began_ns, self._watch.stages)
             if self._delivery is not None:
                 about: dict[str, Fact] = {
                     "sluice.bytes": self._delivery.bytes_sent,
@@ -84,6 +73,36 @@ class Trace:
                 }
                 self._spans.add("stream", inside, start_ns, ended_ns, about)
         self._span.end(ended_ns)
+
+
+def name_of(operation: str, model: str) -> str:
+    """Return what the span of a request is called."""
+    return f"{operation} {model}"
+
+
+def add_stages(spans: Spans, within: Context, start_ns: int, stages: Mapping[str, float]) -> int:
+    """Tell of stages that followed each other, in ms by their names; return when the last of them ended."""
+    for name, spent_ms in stages.items():
+        end_ns = start_ns + round(spent_ms * 1e6)
+        spans.add(name.removesuffix("_ms"), within, start_ns, end_ns)
+        start_ns = end_ns
+    return start_ns
+
+
+def facts_of_request(operation: str, request: GenerationRequest) -> dict[str, Fact]:
+    """Return what is told of a request."""
+    sampling = request.sampling
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": "sluice",
+        "gen_ai.request.model": request.model,
+        "gen_ai.request.max_tokens": request.max_tokens,
+        "gen_ai.request.temperature": sampling.temperature,
+        "gen_ai.request.top_p": sampling.top_p,
+        "gen_ai.request.top_k": sampling.top_k,
+        "sluice.organization": request.organization,
+        "sluice.priority": request.priority,
+    }
 
 
 def facts_of(delivery: Delivery, last_sent: bytes) -> dict[str, Fact]:

@@ -1,4 +1,7 @@
-"""What a request came to, as its client felt it: good, bad and of what type, or of no account."""
+"""What a request came to, as the client that posted it felt it: good, bad and of what type, or of no account.
+
+Each is judged once. One that is detached, or of a batch, is not judged here but where it is settled, by how it ended.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _STOP_REASON = re.compile(rb'"stop_reason":"(\w+)"')
 class Answer:
     """What is known of the answer to a request, by its end.
 
-    `counts` says that it is one of those that are counted: to whoever posted a message, or is the first to read one
-    that was posted detached. Who resumes was counted before.
+    `counts` says that it is judged: to whoever posted a message and waits for what it says. Who resumes, or comes again
+    with an idempotency key, was judged before.
     """
 
     counts: bool = False

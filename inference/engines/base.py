@@ -69,7 +69,8 @@ class StepOutput:
 class EngineStats:
     """The engine's load now: sequences, tokens of the KV cache, and what else the device has to do with.
 
-    `kv_tokens_wanted` are those that the waiting sequences need to run. A total of 0 sets no limit.
+    `kv_tokens_wanted` are those that the waiting sequences need to run. A total of 0 sets no limit. `prefills`
+    are those whose prompts are not computed yet, where the engine tells: the request, the tokens computed, of how many.
     """
 
     running: int = 0
@@ -77,6 +78,7 @@ class EngineStats:
     kv_tokens_used: int = 0
     kv_tokens_wanted: int = 0
     kv_tokens_total: int = 0
+    prefills: tuple[tuple[str, int, int], ...] = ()
     device: str = field(default="", compare=False)
     memory_used: int = field(default=0, compare=False)  # bytes, of the device
     memory_total: int = field(default=0, compare=False)

@@ -111,7 +111,15 @@ class SimulatedEngine:
     def stats(self) -> EngineStats:
         """Return the load now."""
         used = sum(len(s.request.prompt_ids) + s.position for s in self._sequences.values())
-        return EngineStats(running=len(self._sequences), kv_tokens_used=used)
+        return EngineStats(running=len(self._sequences), kv_tokens_used=used, prefills=self._prefills())
+
+    def _prefills(self) -> tuple[tuple[str, int, int], ...]:
+        now = self._clock()
+        return tuple(
+            (s.request.id, int(size * min(1.0, 1 - (s.prefilled_at - now) / self._prefill_s)), size)
+            for s in self._sequences.values()
+            if not s.decodes and self._prefill_s and (size := len(s.request.prompt_ids))
+        )
 
     def _advance(self, sequence: _Sequence) -> StepOutput:
         request = sequence.request

@@ -1,6 +1,7 @@
 """What processes tell of single messages in their heartbeats, for whoever watches: exceptions alone, so it is little.
 
-A gateway names the readers that do not take what is written for them, a worker the messages that safety holds.
+A gateway names the readers that do not take what is written for them, a worker the messages that safety holds, and how
+far it is with the prompts that it computes just now.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 SLOW_S = 1.0  # a socket that took nothing for so long is worth a word
 MOST = 200  # messages that one process names
 
-BLOCKED, HELD = "blocked", "held"  # the fields of a heartbeat
+BLOCKED, HELD, PREFILLS = "blocked", "held", "prefills"  # the fields of a heartbeat; the last is of the engine's load
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,11 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class CloseUps:
-    """What all processes tell: the slowest reader of each message, and the tokens that safety holds back."""
+    """What all processes tell: the slowest reader of each message, the tokens that safety holds, parts of prompts."""
 
     blocked: dict[str, Blocked] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
+    prefilled: dict[str, float] = field(default_factory=dict)  # 0 to 1
 
 
 def blocked_field(readers: Iterable[tuple[str, int, float]]) -> dict[str, Any]:
@@ -50,4 +52,9 @@ def close_ups(gateways: Iterable[Mapping[str, Any]], workers: Iterable[Mapping[s
         for name, cursor, blocked_s in about.get(BLOCKED, ()):
             if name not in blocked or cursor < blocked[name].cursor:
                 blocked[name] = Blocked(cursor, blocked_s)
-    return CloseUps(blocked, {name: tokens for about in workers for name, tokens in about.get(HELD, ())})
+    held: dict[str, int] = {}
+    prefilled: dict[str, float] = {}
+    for about in workers:
+        held.update(about.get(HELD, ()))
+        prefilled |= {name: computed / of for name, computed, of in about.get(PREFILLS, ()) if of}
+    return CloseUps(blocked, held, prefilled)

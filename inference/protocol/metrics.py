@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from inference.protocol import keys, scripts
+from inference.protocol.minutes import verdict_on
 from inference.protocol.reports import Settlement
 
 SUM = "sum"  # of a histogram, in µs
@@ -69,7 +70,7 @@ STAGE = Metric(
 )
 ANSWERS = Metric(
     "answers_total",
-    "Requests for generation by what their clients saw: good, bad (with the error's type), or left out of the SLOs.",
+    "Requests for generation by what they came to: good, bad (with the error's type), or left out of the SLOs.",
     labels=("result", "type"),
 )
 ERRORS = Metric("errors_total", "Requests that a gateway answered with an error.", labels=("status", "type"))
@@ -136,8 +137,15 @@ class Tally:
         if ordered:
             self._counts[field_of(metric, *labels, SUM)] += round(sum(ordered) * 1e6)
 
+    def answered(self, verdict: str) -> None:
+        """Count what a request came to."""
+        result, _, kind = verdict.partition(":")
+        self.count(ANSWERS, result, kind)
+
     def settled(self, settlement: Settlement) -> None:
         """Count a message that has ended."""
+        if settlement.detached:
+            self.answered(verdict_on(settlement.outcome))
         self.count(TOKENS, settlement.model, "input", by=settlement.input_tokens)
         self.count(TOKENS, settlement.model, "cached", by=settlement.cached_tokens)
         self.count(TOKENS, settlement.model, "output", by=settlement.output_tokens)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from inference.protocol import keys, scripts
+from inference.protocol.outcomes import CANCEL_REASONS, Outcome
 from inference.protocol.reports import Settlement
 from inference.protocol.sketches import indexes_of
 
@@ -38,6 +39,19 @@ Call = tuple[str, tuple[str, ...], tuple[str | int, ...]]  # script, keys, argum
 _Place = tuple[int, str, str]  # minute, model, organisation
 
 logger = logging.getLogger(__name__)
+
+
+def verdict_on(outcome: Outcome) -> str:
+    """Return the verdict on a message that nobody holds a connection for, by how it ended."""
+    if outcome in CANCEL_REASONS:
+        return LEFT_OUT
+    return f"{BAD}{kind}" if (kind := _KINDS.get(outcome)) else GOOD
+
+
+# What clients are told of those that failed.
+_KINDS: dict[Outcome, str] = {
+    "timeout": "timeout_error", "error": "api_error", "oom": "api_error", "worker_lost": "api_error",
+}  # fmt: skip
 
 
 class Counts:
@@ -68,6 +82,8 @@ class Counts:
     def settled(self, settlement: Settlement) -> None:
         """Add a message that has ended."""
         self.add(OUTCOMES, settlement.outcome)
+        if settlement.detached:
+            self.add(ANSWERS, verdict_on(settlement.outcome))
         if settlement.output_tokens:
             self.add(TOKENS, OUTPUT, settlement.output_tokens)
 

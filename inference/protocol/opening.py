@@ -47,6 +47,8 @@ def opening(
     }
     if gateway and lease_ms:
         facts["gateway"] = gateway
+    if request.detached:
+        facts["detached"] = 1
     if request.patience_s:
         facts["kept_s"] = max(settings.event_log_ttl_s, request.patience_s)
     names = (keys.log(request.id), keys.meta(request.id), keys.owner(request.id))

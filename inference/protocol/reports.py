@@ -23,6 +23,7 @@ class Report:
     model: str
     created_at: float  # seconds since the epoch
     input_tokens: int
+    detached: bool = False  # nobody held a connection for it
 
     def encode(self) -> str:
         return json.dumps({"version": VERSION} | asdict(self), separators=(",", ":"))
@@ -41,6 +42,7 @@ def common_of(request: GenerationRequest) -> dict[str, Any]:
         "model": request.model,
         "created_at": request.created_at,
         "input_tokens": len(request.prompt_ids),
+        "detached": request.detached,
     }
 
 
@@ -65,7 +67,7 @@ class Settlement(Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery(Report):
-    """Written by the gateway when a reader has gone or been served; `reader` is its request's id.
+    """Written by the gateway when a reader has gone or been served; `reader` is its request's id, or the batch's.
 
     Times in ms, on the gateway's monotonic clock, from when the message's own POST was received: that of a detached
     message came `late_ms` before its reader's request, by the clock of Redis. `ttft_ms` is of a reader that waited for

@@ -64,7 +64,8 @@ class GenerationRequest:
 
     `prompt_ids` is the tokenised prompt, `texts` the caller's own words in it (what prompt checks read). `tools` is how
     calls in the answer are read. `patience_s` is for how long it may wait in the queue, where that is longer than
-    usual; for as long its answer waits for whoever asked.
+    usual; for as long its answer waits for whoever asked. `detached` says that nobody holds a connection for it: what
+    it came to is judged where it is settled.
     """
 
     id: str
@@ -82,6 +83,7 @@ class GenerationRequest:
     tools: ToolUse | None = None
     grammar: Grammar | None = None
     created_at: float  # seconds since the epoch, for the record
+    detached: bool = False
     traceparent: str | None = None  # where its worker's spans belong, in W3C's form; None where nobody follows it
 
     @property

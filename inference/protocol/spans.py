@@ -1,6 +1,7 @@
 """Spans of OpenTelemetry, made from times that are measured anyway. Needs the extra `otel`.
 
 A request's own span is begun with it, so that others can be its children; all others are made when they are over.
+Where one process begins a request and another may see its end, both can begin its span: who sees the end tells it.
 Whether a trace is kept is for whoever called to say, or else for OTEL_TRACES_SAMPLER.
 """
 
@@ -12,6 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from importlib.metadata import version
 
 from opentelemetry.context import Context
@@ -19,6 +21,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -47,14 +50,22 @@ class Spans:
             self._exporter = OTLPSpanExporter(timeout=_timeout_s())
             processor = BatchSpanProcessor(self._exporter, max_export_batch_size=_at_once())
         self._processor = processor
-        provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        self._ids = _Ids()
+        provider = TracerProvider(resource=Resource.create(about), id_generator=self._ids, shutdown_on_exit=False)
         provider.add_span_processor(self._processor)
         self._tracer = provider.get_tracer("sluice", version("sluice"))
 
-    def begin(self, name: str, *, traceparent: str = "", tracestate: str = "", start_ns: int) -> Span:
-        """Begin the span of a request, within the trace of its caller where there is one."""
+    def begin(self, name: str, *, traceparent: str = "", tracestate: str = "", seed: str = "", start_ns: int) -> Span:
+        """Begin the span of a request, within the trace of its caller where there is one.
+
+        Without one, a `seed` makes it the same span each time, whoever begins it. None is told before its end.
+        """
         context = context_of(traceparent, tracestate)
-        return self._tracer.start_span(name, context, kind=SpanKind.SERVER, start_time=start_ns)
+        self._ids.seed = seed
+        try:
+            return self._tracer.start_span(name, context, kind=SpanKind.SERVER, start_time=start_ns)
+        finally:
+            self._ids.seed = ""
 
     def add(self, name: str, within: Context, start_ns: int, end_ns: int, attributes: Attributes | None = None) -> None:
         """Tell of what is over."""
@@ -68,6 +79,22 @@ class Spans:
         closing.join(within_s)
         if closing.is_alive() and self._exporter is not None:
             self._exporter.shutdown()  # what is left fails at once
+
+
+class _Ids(threading.local, RandomIdGenerator):
+    """Random ids, but while this thread has a seed: then those that follow from it."""
+
+    seed = ""
+
+    def generate_trace_id(self) -> int:
+        return _hash(self.seed, 16) if self.seed else super().generate_trace_id()
+
+    def generate_span_id(self) -> int:
+        return _hash(self.seed, 8) if self.seed else super().generate_span_id()
+
+
+def _hash(seed: str, size: int) -> int:
+    return int.from_bytes(blake2b(seed.encode(), digest_size=size).digest()) or 1  # 0 would be no id
 
 
 def context_of(traceparent: str, tracestate: str = "") -> Context:

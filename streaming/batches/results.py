@@ -25,13 +25,17 @@ def without_message(kind: Kind) -> Stop:
     return Stop(kind, _body(kind))
 
 
+def stopped(message_id: str, stop: Stop) -> Ended:
+    """Return the end of a request that comes to nothing of its own."""
+    return Ended(message_id, stop.kind, stop.body)
+
+
 def ended(message_id: str, frames: bytes) -> Ended:
     """Return the result of a message that came to its end by itself."""
     try:
         return Ended(message_id, "succeeded", _body("succeeded", message=assemble(frames)))
     except ApiError as error:
-        failed = errored(error)
-        return Ended(message_id, failed.kind, failed.body)
+        return stopped(message_id, errored(error))
 
 
 def _body(kind: Kind, **more: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,11 +15,14 @@ from inference.protocol.requests import GenerationRequest
 from inference.protocol.settings import Settings
 from quotas.admission import admit, give_back
 from quotas.standings import UNIT, Need, Standing
+from streaming.batches.room import Room
+from streaming.batches.telling import Telling
 from streaming.batches.work import Item
 from streaming.catalog import Catalog
 from streaming.eventlog import EventLog
 from streaming.intake import prepare
-from streaming.surfaces.anthropic import parse_messages, wanted
+from streaming.surfaces.anthropic import wanted
+from streaming.surfaces.messages_body import parse_messages
 from streaming.timing import Stopwatch
 
 SOON_S, LATER_S = 1.0, 5.0
@@ -53,10 +56,10 @@ class Pace:
 
 
 class Submission:
-    """Submits requests. `has_room` says whether there is any for one more at a model."""
+    """Submits requests."""
 
-    def __init__(self, log: EventLog, catalog: Catalog, settings: Settings, *, has_room: Callable[[str], bool]) -> None:
-        self._log, self._catalog, self._settings, self._has_room = log, catalog, settings, has_room
+    def __init__(self, log: EventLog, catalog: Catalog, settings: Settings, room: Room, telling: Telling) -> None:
+        self._log, self._catalog, self._settings, self._room, self._telling = log, catalog, settings, room, telling
 
     async def submit(self, item: Item, caller: Caller) -> tuple[GenerationRequest, float]:
         """Queue a request; return it, and for how many seconds its key's next one should wait.
@@ -64,9 +67,10 @@ class Submission:
         Raise `Hold` where it has to wait itself, and what a POST would be told where it cannot be served. Once it was
         queued nothing is raised: to do all this again, after a crash, changes nothing.
         """
-        prepared = item.prepared or await self._prepare(item, caller)
+        watch = Stopwatch(stages=item.stages)
+        prepared = item.prepared or await self._prepare(item, caller, watch)
         item.prepared = prepared
-        if not self._has_room(prepared.model):
+        if not self._room.has(prepared.model):
             raise Hold(0.0)
         request = replace(
             prepared,
@@ -74,22 +78,24 @@ class Submission:
             priority=caller.priority,
             policy=await self._catalog.policies.reference(caller.policy),
             patience_s=self._settings.batch_expires_s,
-            created_at=time.time(),
+            created_at=time.time() - sum(item.stages.values()) / 1000,  # so long ago, but for what it was held
         )
         rest_s = await self._admit(request, caller)
+        watch.stage("admission")
         try:
-            await self._log.open(request, retry_ms=RETRY_MS, read=False)
+            await self._log.open(self._telling.followed(request), retry_ms=RETRY_MS, read=False)
         except Overloaded:
             await give_back(self._log.run, request.organization, request.id)
             raise Hold(SOON_S) from None
+        watch.stage("enqueue")
         return request, rest_s
 
-    async def _prepare(self, item: Item, caller: Caller) -> GenerationRequest:
+    async def _prepare(self, item: Item, caller: Caller, watch: Stopwatch) -> GenerationRequest:
         body = parse_messages(item.params)
         if body.stream:
             raise InvalidRequest("stream: not supported in a batch.", code="unsupported_parameter")
         try:
-            return await prepare(self._catalog, wanted(body), caller, Stopwatch())
+            return await prepare(self._catalog, wanted(body), caller, watch)
         except Unavailable:  # no worker is there
             raise Hold(SOON_S) from None
         except NotFound:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from batches.models import Kind
 from inference.protocol.requests import GenerationRequest
 
+if TYPE_CHECKING:
+    from inference.protocol.spans import Fact
+
 
 @dataclass(slots=True)
 class Item:
-    """A request that has not begun; `prepared` once it is checked and tokenised."""
+    """A request that has not begun; `prepared` once it is checked and tokenised. `stages` are the ms that it took."""
 
     id: str
     number: int
     params: bytes
     prepared: GenerationRequest | None = None
+    stages: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,14 @@ class BatchRun:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A request whose message waits or runs."""
+    """A request whose message waits or runs.
+
+    `stages`, ms by name, and `facts`, for its trace, are what the runner that has begun it knows.
+    """
 
     id: str
     number: int
     batch: BatchRun
     model: str
+    stages: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Any
 
 from api.openapi.common import ref
 from streaming.openapi.structs import schemas_of
-from streaming.surfaces import anthropic, chat_body
+from streaming.surfaces import chat_body, messages_body
 from streaming.surfaces.hints import HINT
 
 Json = dict[str, Any]
@@ -45,7 +45,7 @@ _REFUSED = "thread"  # read so that it can be refused in the way that clients kn
 
 def body_schemas() -> Json:
     """Return the schemas of all bodies, by name."""
-    ours = schemas_of(anthropic.MessagesBody, anthropic.CountBody, anthropic.ToolIn)
+    ours = schemas_of(messages_body.MessagesBody, messages_body.CountBody, messages_body.ToolIn)
     for body in (ours["MessagesBody"], ours["CountBody"]):
         del body["properties"][_REFUSED]
         body["properties"]["tools"]["items"] = ref("ToolIn")  # read one by one, later

@@ -21,8 +21,8 @@ from api.openapi.document import document
 from common import errors
 from streaming.gateway import Gateway
 from streaming.routes import routes
-from streaming.surfaces.anthropic import parse_count, parse_messages
 from streaming.surfaces.chat_body import parse_chat
+from streaming.surfaces.messages_body import parse_count, parse_messages
 
 Json = dict[str, Any]
 METHODS = ("get", "post", "patch", "delete")

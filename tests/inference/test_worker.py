@@ -10,7 +10,7 @@ import pytest
 import redis
 from tokenizers import Tokenizer
 
-from inference import worker as worker_module
+from inference import writing
 from inference.broker import Broker
 from inference.detokenizer import Vocabulary
 from inference.engines.base import StepOutput
@@ -103,7 +103,7 @@ def test_it_starts_anew_on_a_claim_of_its_own(bench: Bench, words: Tokenizer, mo
     bench.turn()
     bench.lapse()
     with monkeypatch.context() as patch:
-        patch.setattr(bench.worker, "_renewals", lambda claiming: [])  # Redis had forgotten that script alone
+        patch.setattr(bench.worker._leases, "renewals", lambda claiming: [])  # Redis had forgotten that script alone
         bench.turn(StepOutput("msg_1", (one,)))
     assert bench.engine.cancelled == ["msg_1"]
     assert bench.engine.submitted[1].generated_ids == (one,)
@@ -168,7 +168,7 @@ def test_it_waits_for_room_in_a_full_redis(bench: Bench, words: Tokenizer) -> No
 def test_it_ends_what_a_full_redis_refuses_for_long(
     bench: Bench, words: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "FULL_PATIENCE_S", 0)
+    monkeypatch.setattr(writing, "FULL_PATIENCE_S", 0)
     enqueue(bench.store, a_request())
     bench.turn()
     with bench.full():

@@ -181,7 +181,7 @@ async def test_a_message_that_runs_keeps_its_reservation(life: Life) -> None:
     await until(life, Life.claim)
     life.lapse()
     life.store.zadd(quotas.leases("org_1"), {"msg_1": (time.time() + 1) * 1000})
-    life.worker.worker._reserve_due = 0
+    life.worker.worker._leases._reservations_due = 0
     life.worker.turn()
     assert life.lease() > time.time() + SETTINGS.queue_timeout_s
 

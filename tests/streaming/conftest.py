@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -90,6 +90,14 @@ def worker(store: redis.Redis, settings: Settings, tokenizer: Tokenizer, vocabul
     yield made
     made.stop()
     thread.join(10)
+
+
+@pytest.fixture
+def idle(worker: Worker) -> SimulatedEngine:
+    """The worker's engine, which has no room for anything until a test gives it some."""
+    engine = cast(SimulatedEngine, worker._engine)
+    engine.max_batch = 0
+    return engine
 
 
 @pytest.fixture

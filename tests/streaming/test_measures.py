@@ -45,3 +45,11 @@ async def test_what_no_worker_settled_is_counted(gateway: Gateway, store: redis.
     await gateway.measures.flush()
     counts = {name: store.hget(keys.COUNTS, name) for name in ("tokens_total|m|output", "retries_total|m")}
     assert counts == {"tokens_total|m|output": b"14", "retries_total|m": b"2"}
+
+
+async def test_no_heartbeat_comes_after_it_left(gateway: Gateway, store: redis.Redis) -> None:
+    await gateway.measures.flush()
+    assert store.hexists(keys.GATEWAYS, gateway.id)
+    await asyncio.gather(gateway.measures.leave(), gateway.measures.flush(), gateway.measures.flush())
+    await gateway.measures.flush()
+    assert not store.hexists(keys.GATEWAYS, gateway.id)

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from common.errors import AuthenticationFailed
 from inference.protocol import keys
-from inference.protocol.metrics import TTFT, Tally
+from inference.protocol.metrics import ANSWERS, TTFT, Tally, field_of
 from inference.protocol.outcomes import OUTCOMES
 from inference.protocol.queueing import CLASSES
 from inference.protocol.settings import Settings
@@ -177,6 +177,32 @@ class TestExposition:
             OUTCOMES, 0
         ) | {"end_turn": 3}
         assert value(samples, "sluice_requests_total", outcome="of a newer worker") == 1
+
+    @pytest.mark.parametrize(
+        ("name", "labels"),
+        [
+            ("sluice_answers_total", {"result": "good", "type": ""}),
+            ("sluice_answers_total", {"result": "bad", "type": "overloaded_error"}),
+            ("sluice_answers_total", {"result": "bad", "type": "server_shutdown"}),
+            ("sluice_errors_total", {"status": "529", "type": "overloaded_error"}),
+            ("sluice_limited_total", {"level": "key", "limit": "rpm", "mode": "shadow"}),
+            ("sluice_quota_checks_total", {"result": "behind"}),
+            ("sluice_safety_triggers_total", {"check": "toxicity", "category": "check_failed", "action": "enforce"}),
+            ("sluice_safety_triggers_total", {"check": "patterns", "category": "secrets.jwt", "action": "flag"}),
+            ("sluice_tokens_total", {"model": "m|odd", "kind": "cached"}),
+            ("sluice_retries_total", {"model": "m|odd"}),
+            ("sluice_ttft_seconds_count", {"model": "m|odd"}),
+        ],
+    )
+    def test_what_can_be_counted_is_there_from_the_start(self, name: str, labels: dict[str, str]) -> None:
+        samples = self.samples(Snapshot(queued={"m|odd": {}}))
+        assert samples[name, frozenset(labels.items())] == 0
+
+    def test_what_was_counted_takes_its_place(self) -> None:
+        field = field_of(ANSWERS, "bad", "api_error")
+        samples = self.samples(Snapshot(counts={field: 2, field_of(ANSWERS, "bad", "of a newer version"): 1}))
+        assert value(samples, "sluice_answers_total", result="bad", type="api_error") == 2
+        assert value(samples, "sluice_answers_total", type="of a newer version") == 1
 
     def test_what_waits_for_the_database_is_told(self) -> None:
         samples = self.samples(Snapshot(spool=Spool(waiting=7, oldest_s=1.5, set_aside=2)))

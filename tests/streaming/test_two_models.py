@@ -31,7 +31,7 @@ class Serving:
     def __init__(self, engine: SimulatedEngine, vocabulary: Vocabulary, store: redis.Redis, settings: Settings) -> None:
         broker = Broker(store, model=settings.model, lease_s=settings.lease_s, log_ttl_s=60)
         self._worker = Worker(engine, broker, vocabulary, settings)
-        self._worker.id = f"worker of {settings.model}"  # in one process they would be taken for one
+        broker.worker = f"worker of {settings.model}"  # in one process they would be taken for one
         self._worker.turn()
         self._thread = threading.Thread(target=self._worker.run)
         self._thread.start()

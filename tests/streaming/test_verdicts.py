@@ -15,11 +15,26 @@ import redis
 from common.errors import ApiError, InvalidRequest, Overloaded, RateLimited, Timeout
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents, frame
-from inference.protocol.minutes import ANSWERS, GOOD, LEFT_OUT, OUTCOMES, OUTPUT, STAGES, TBT, TOKENS, TPOT, TTFT, read
-from inference.protocol.outcomes import StopReason
+from inference.protocol.minutes import (
+    ANSWERS,
+    GOOD,
+    LEFT_OUT,
+    OUTCOMES,
+    OUTPUT,
+    STAGES,
+    TBT,
+    TOKENS,
+    TPOT,
+    TTFT,
+    read,
+    verdict_on,
+)
+from inference.protocol.outcomes import OUTCOMES as OUTCOMES_THERE_ARE
+from inference.protocol.outcomes import Outcome, StopReason
 from inference.protocol.settings import Settings
 from inference.worker import Worker
-from streaming import parting
+from streaming import parting, reader
+from streaming.announcements import Subscription
 from streaming.gateway import Gateway
 from streaming.parting import server_shutdown
 from streaming.verdicts import verdict_of, verdict_of_error
@@ -66,7 +81,7 @@ def an_end(stop_reason: StopReason) -> bytes:
         (frame("ping", {}), ""),
         (b"", ""),
     ],
-)  # fmt: skip
+)
 def test_a_verdict_is_by_the_last_events(last_sent: bytes, verdict: str) -> None:
     assert verdict_of(last_sent) == verdict
 
@@ -91,9 +106,8 @@ async def test_it_works(
     ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings, path: str, stream: bool
 ) -> None:
     await (await ask("POST", path, a_body(stream=stream))).whole()
-    async with asyncio.timeout(5):
-        while OUTCOMES not in (found := await counted(gateway, store)).get((settings.model, "org_1"), {}):
-            await asyncio.sleep(0.01)
+    await ended(gateway, store, settings)
+    found = await counted(gateway, store)
     assert list(found) == [(settings.model, "org_1")]
     sums = found[settings.model, "org_1"]
     assert sums[ANSWERS] == {GOOD: 1}
@@ -194,16 +208,73 @@ async def test_a_server_that_stops_is_bad(ask: Ask, gateway: Gateway, store: red
     assert await answers(gateway, store) == {"bad:server_shutdown" if stream else "bad:api_error": 1}
 
 
-async def test_of_a_detached_message_the_first_reader_counts(
-    ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings
+async def ended(gateway: Gateway, store: redis.Redis, settings: Settings) -> dict[str, Counter[str]]:
+    """What was counted of the tenant, once a message of its has been settled."""
+    async with asyncio.timeout(5):
+        while OUTCOMES not in (sums := (await counted(gateway, store)).get((settings.model, "org_1"), {})):
+            await asyncio.sleep(0.01)
+    return sums
+
+
+@pytest.mark.parametrize("how", ["not at all", "asked for", "read", "read again"])
+async def test_a_detached_message_is_judged_once_however_it_is_read(
+    ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings, how: str
 ) -> None:
     r = await (await ask("POST", "/v1/streams", a_body())).whole()
-    assert await answers(gateway, store) == {}
     path = f"/v1/streams/{r.json()['id']}"
-    await (await ask("HEAD", path)).whole()
-    for last_event_id in ("0", "2", "0"):
-        await (await ask("GET", path, last_event_id=last_event_id)).whole()
-    assert (await counted(gateway, store))[settings.model, "org_1"][ANSWERS] == {GOOD: 1}
+    if how == "asked for":
+        await (await ask("GET", f"{path}/message")).whole()
+    elif how != "not at all":
+        for last_event_id in ("0", "2", "0") if how == "read again" else ("0",):
+            await (await ask("GET", path, last_event_id=last_event_id)).whole()
+    sums = await ended(gateway, store, settings)
+    assert sums[ANSWERS] == {GOOD: 1}
+    assert sums[OUTCOMES] == {"max_tokens": 1}
+
+
+async def test_a_detached_message_that_is_cancelled_is_of_no_account(
+    ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings
+) -> None:
+    r = await (await ask("POST", "/v1/streams", a_body(max_tokens=5000))).whole()
+    await (await ask("DELETE", f"/v1/streams/{r.json()['id']}")).whole()
+    assert (await ended(gateway, store, settings))[ANSWERS] == {LEFT_OUT: 1}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/streams"])
+async def test_an_idempotency_key_that_comes_again_is_not_judged_again(
+    ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings, path: str
+) -> None:
+    for _ in range(2):
+        await (await ask("POST", path, a_body(), idempotency_key="k")).whole()
+    assert (await ended(gateway, store, settings))[ANSWERS] == {GOOD: 1}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES_THERE_ARE)
+def test_an_outcome_has_a_verdict(outcome: Outcome) -> None:
+    kind = {"timeout": "timeout_error", "error": "api_error", "oom": "api_error", "worker_lost": "api_error"}
+    left_out = outcome in ("cancelled", "client_gone", "abandoned")
+    expected = LEFT_OUT if left_out else f"bad:{kind[outcome]}" if outcome in kind else GOOD
+    assert verdict_on(outcome) == expected
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_end_that_was_read_in_two_slices(
+    ask: Ask, gateway: Gateway, store: redis.Redis, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    async def hear_nothing(self: Subscription, timeout: float) -> None:
+        await asyncio.sleep(0.01)
+        self.missed = True
+
+    monkeypatch.setattr(reader, "SLICE", 1)
+    monkeypatch.setattr(Subscription, "get", hear_nothing)
+    asking = asyncio.create_task(ask("POST", "/v1/messages", a_body(max_tokens=5000, stream=stream)))
+    async with asyncio.timeout(5):
+        while not gateway.readers.count:
+            await asyncio.sleep(0.01)
+    (message_id,) = (reading.message_id for reading in gateway.readers._all)
+    await (await ask("DELETE", f"/v1/streams/{message_id}")).whole()
+    await (await asking).whole()
+    assert await answers(gateway, store) == {LEFT_OUT: 1}
 
 
 async def test_who_comes_back_was_counted_before(ask: Ask, gateway: Gateway, store: redis.Redis) -> None:
@@ -217,18 +288,27 @@ class TestWithoutAWorker:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, queue_timeout_s=0.0, sim_prefill_ms=60_000)
 
-    async def test_what_the_reaper_ends_counts(
-        self, ask: Ask, gateway: Gateway, store: redis.Redis, worker: Worker, settings: Settings
-    ) -> None:
+    @pytest.fixture(autouse=True)
+    async def only_a_heartbeat(self, store: redis.Redis, worker: Worker, settings: Settings) -> None:
         worker.stop()
         while store.hexists(keys.WORKERS, worker.id):
             await asyncio.sleep(0.01)
         about = {"model": settings.model, "context_length": 8192, "started_at": time.time()}
         store.eval(scripts.BEAT, 1, keys.WORKERS, "w", json.dumps(about))
+
+    async def test_what_the_reaper_ends_counts(
+        self, ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings
+    ) -> None:
         r = await (await ask("POST", "/v1/messages", a_body(stream=True))).whole()
         assert r.events[-1]["error"]["type"] == "timeout_error"
-        async with asyncio.timeout(5):
-            while OUTCOMES not in (sums := (await counted(gateway, store))[settings.model, "org_1"]):
-                await asyncio.sleep(0.01)
+        sums = await ended(gateway, store, settings)
+        assert sums[ANSWERS] == {"bad:timeout_error": 1}
+        assert sums[OUTCOMES] == {"timeout": 1}
+
+    async def test_what_it_ends_that_nobody_waits_for_counts(
+        self, ask: Ask, gateway: Gateway, store: redis.Redis, settings: Settings
+    ) -> None:
+        await (await ask("POST", "/v1/streams", a_body())).whole()
+        sums = await ended(gateway, store, settings)
         assert sums[ANSWERS] == {"bad:timeout_error": 1}
         assert sums[OUTCOMES] == {"timeout": 1}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
+from inference.caches import cache_folder
 from inference.engines.base import EngineError
 from inference.engines.transformers import loading
 from inference.engines.transformers.device import resolve_device, resolve_dtype, usable_cores
@@ -22,7 +23,7 @@ from inference.protocol.settings import Settings
 logger = logging.getLogger(__name__)
 
 PACKS = {"none": pack_bfloat16, "int8": pack_int8}
-KERNELS = ".kernels"  # beside the models: compiled once for this machine
+KERNELS = ".kernels"  # compiled once for this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _obstacle(settings: Settings, device: torch.device) -> str:
 def _bring_up_native(settings: Settings) -> Served:
     model = loading.load_model(settings.models_path / settings.model, torch.device("cpu"), torch.bfloat16)
     NativeRunner.check(model)
-    kernels = load_kernels(settings.models_path / KERNELS, threads=torch.get_num_threads())
+    kernels = load_kernels(cache_folder(settings, KERNELS), threads=torch.get_num_threads())
     context_length = _context_length(settings, model)
     num_blocks = fitting_blocks(settings.kv_cache_tokens, loading.survey(model, context_length), model)
     expected = expect_rounded(model, settings.quantize)

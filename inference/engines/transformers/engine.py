@@ -158,6 +158,7 @@ class TransformersEngine:
             kv_tokens_used=pool.num_used * pool.block_size,
             kv_tokens_wanted=sum(pool.blocks_for(sequence.num_tokens) for sequence in waiting) * pool.block_size,
             kv_tokens_total=pool.num_tokens,
+            prefills=tuple((s.id, s.num_computed, s.num_tokens) for s in self._scheduler.running if s.num_pending > 1),
             device=memory.device if memory else "",
             memory_used=memory.used if memory else 0,
             memory_total=memory.total if memory else 0,

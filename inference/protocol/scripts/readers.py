@@ -6,13 +6,13 @@ from inference.protocol.scripts.parts import NOW
 
 # KEYS meta, owner  ARGV organization, lease_ms, gateway (where one has it)
 # Adds a reader. Returns {1 while the message runs, 2 when it has ended, ms since it came, id of its last event, key,
-# model, created_at, input_tokens, nil where nobody has read it before}, {0} when it is not this organisation's, {-1}
-# when its log has expired.
+# model, created_at, input_tokens, nil unless it is detached}, {0} when it is not this organisation's, {-1} when its log
+# has expired.
 JOIN = (
     NOW
     + """
 local found = redis.call('HMGET', KEYS[1], 'organization', 'ended', 'opened', 'spent_ms', 'last',
-  'key', 'model', 'created_at', 'input_tokens', 'read_until')
+  'key', 'model', 'created_at', 'input_tokens', 'detached')
 if not found[1] then return {redis.call('GET', KEYS[2]) == ARGV[1] and -1 or 0} end
 if found[1] ~= ARGV[1] then return {0} end
 redis.call('HINCRBY', KEYS[1], 'readers', 1)

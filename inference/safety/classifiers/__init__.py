@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
+from inference.caches import cache_folder
 from inference.protocol.settings import load
 from inference.safety.classifiers.base import Classifier, ClassifierError
 
-FOLDER = ".classifiers"  # in the models' folder, beside the kernels
+FOLDER = ".classifiers"  # beside the kernels
 
 
 @cache
@@ -16,13 +17,13 @@ def open_classifier(check: str, model: str, device: str) -> Classifier:
 
     `model` is a transformer's folder or name, `device` as in `SLUICE_DEVICE`.
     """
-    models = load().models_path
+    settings = load()
     if check == "toxicity":
         from inference.safety.classifiers.toxicity import Toxicity  # a check loads only what it needs
 
-        return Toxicity.load(models / FOLDER)
+        return Toxicity.load(cache_folder(settings, FOLDER))
     if check == "transformer":
         from inference.safety.classifiers.transformer import Transformer
 
-        return Transformer.load(models, model, device)
+        return Transformer.load(settings.models_path, model, device)
     raise ClassifierError(f"There is no classifier {check!r}: expected toxicity or transformer.")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from inference.caches import takes_files
 from inference.safety.classifiers.base import ClassifierError
 from inference.safety.windows import WINDOW
 
@@ -89,7 +90,7 @@ class Toxicity:
             except (ValueError, KeyError) as error:  # the machine died before all of it was on the disk
                 logger.warning("%s is made again: %s", path.name, error)
         with tempfile.TemporaryDirectory() as elsewhere:
-            if not _takes_files(folder):
+            if not takes_files(folder):
                 logger.warning("%s takes no files: the model of %s is made at each start", folder, PACKAGE)
                 path = Path(elsewhere) / path.name
             _convert(path)
@@ -97,15 +98,6 @@ class Toxicity:
 
     def scores(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         return [(self._model.score(text),) for text in texts]
-
-
-def _takes_files(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return False
-    return True
 
 
 def _convert(path: Path) -> None:

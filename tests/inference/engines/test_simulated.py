@@ -109,3 +109,13 @@ def test_a_cancelled_request_says_no_more(engine: SimulatedEngine) -> None:
     engine.cancel("a")
     engine.cancel("unknown")
     assert engine.step() == []
+
+
+def test_it_tells_how_far_a_prompt_is(engine: SimulatedEngine, clock: Clock) -> None:
+    engine.submit(a_request(prompt=(1,) * 40))
+    clock.now += 0.025
+    assert engine.stats().prefills == (("a", 10, 40),)
+    clock.now += 0.1
+    assert engine.stats().prefills == (("a", 40, 40),)
+    engine.step()
+    assert engine.stats().prefills == ()

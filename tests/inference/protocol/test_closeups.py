@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
+from inference.engines.base import EngineStats
 from inference.protocol.closeups import MOST, Blocked, blocked_field, close_ups, held_field
 
 
@@ -40,3 +42,8 @@ def test_of_many_the_worst_are_told() -> None:
     assert len(told) == MOST
     assert told[0] == [f"msg_{2 * MOST - 1}", 1, 2 * MOST - 1]
     assert len(held_field((f"msg_{i}", i) for i in range(2 * MOST))["held"]) == MOST
+
+
+def test_how_far_prompts_are_is_told_by_engines() -> None:
+    load = asdict(EngineStats(prefills=(("msg_1", 30, 120), ("msg_2", 0, 0))))
+    assert close_ups([], [heartbeat(load)]).prefilled == {"msg_1": 0.25}

@@ -94,6 +94,7 @@ def test_sampling_knows_its_ranges(sampling: Sampling, problem: str) -> None:
 def test_a_report_has_what_is_common_from_its_request() -> None:
     assert common_of(a_request()) == {
         "id": "msg_1", "organization": "org_1", "key": "key_1", "model": "m", "created_at": 1.0, "input_tokens": 3,
+        "detached": False,
     }  # fmt: skip
 
 

@@ -66,6 +66,22 @@ def test_a_trace_that_its_caller_does_not_keep_is_not_kept(spans: Spans, told: I
     assert told.get_finished_spans() == ()
 
 
+def test_with_a_seed_it_is_the_same_span_in_each_process(spans: Spans, told: InMemorySpanExporter) -> None:
+    began = spans.begin("chat", seed="msg_1", start_ns=1)
+    other = Spans("another", SimpleSpanProcessor(told))
+    ended, without = other.begin("chat", seed="msg_1", start_ns=1), other.begin("chat", start_ns=1)
+    assert traceparent_of(ended) == traceparent_of(began)
+    assert traceparent_of(without) != traceparent_of(began)
+    spans.add("enqueue", within(began), 1, 2)
+    ended.end(3)
+
+    enqueue, chat = told.get_finished_spans()
+    assert (enqueue.parent and enqueue.parent.span_id) == (chat.context and chat.context.span_id)
+    assert enqueue.context is not None
+    assert chat.context is not None
+    assert enqueue.context.span_id != chat.context.span_id, "only its own id follows from the seed"
+
+
 def test_a_clock_that_goes_back_makes_no_negative_time(spans: Spans, told: InMemorySpanExporter) -> None:
     spans.add("queue", context_of(""), 5, 3)
     (queue,) = told.get_finished_spans()

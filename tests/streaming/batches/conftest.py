@@ -8,10 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import redis
 
 from accounts.models import ApiKey
+from inference.protocol import keys
 from inference.protocol.settings import Settings
 from streaming.batches import runner
+from streaming.batches.collecting import Collecting
 from streaming.prompts import PromptTemplate
 from tests.conftest import Tenant
 
@@ -49,3 +52,23 @@ def go(settings: Settings, template: PromptTemplate, monkeypatch: pytest.MonkeyP
         asyncio.run(runner.run(replace(settings, **changes), stopping=until, for_s=for_s))
 
     return run
+
+
+def begun(store: redis.Redis, ids: list[str]) -> int:
+    """How many of some messages have a log."""
+    return sum(bool(store.exists(keys.meta(name))) for name in ids)
+
+
+@pytest.fixture
+def uncollected(go: Go, store: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None]:
+    """Begin requests, and leave before any of them has ended."""
+
+    def begin(ids: list[str]) -> None:
+        async def look_away(_: Any) -> None:
+            pass
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Collecting, "collect", look_away)
+            go(until=lambda: begun(store, ids) == len(ids))
+
+    return begin

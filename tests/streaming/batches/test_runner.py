@@ -24,13 +24,13 @@ from inference.protocol.reports import Settlement
 from inference.protocol.settings import Settings
 from inference.worker import Worker
 from records.models import RequestRecord
-from streaming.batches import runner
+from streaming.batches import ends
 from streaming.batches.submission import Submission
 from streaming.prompts import PromptTemplate
 from tests.batches.tools import counts_of, ids_of, make_batch, params, results_of
 from tests.conftest import Tenant
 from tests.inference.tools import entries_of
-from tests.streaming.batches.conftest import Go
+from tests.streaming.batches.conftest import Go, begun
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
 
@@ -52,26 +52,6 @@ def until_settled(store: redis.Redis, settings: Settings, count: int) -> None:
     while len(settlements_of(store, settings)) < count:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def begun(store: redis.Redis, ids: list[str]) -> int:
-    """How many of some messages have a log."""
-    return sum(bool(store.exists(keys.meta(name))) for name in ids)
-
-
-@pytest.fixture
-def uncollected(go: Go, store: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None]:
-    """Begin requests, and leave before any of them has ended."""
-
-    def begin(ids: list[str]) -> None:
-        async def look_away(_: Any) -> None:
-            pass
-
-        with monkeypatch.context() as patched:
-            patched.setattr(runner.Runner, "_collect", look_away)
-            go(until=lambda: begun(store, ids) == len(ids))
-
-    return begin
 
 
 def busy(worker: Worker, store: redis.Redis) -> None:
@@ -123,10 +103,10 @@ def test_a_failure_of_ours_ends_one_request_alone(
 ) -> None:
     parse = Submission._prepare
 
-    async def fail(self: Any, item: Any, caller: Any) -> Any:
+    async def fail(self: Any, item: Any, *more: Any) -> Any:
         if b"secret" in item.params:
             raise RuntimeError("a fault")
-        return await parse(self, item, caller)
+        return await parse(self, item, *more)
 
     monkeypatch.setattr(Submission, "_prepare", fail)
     batch = make_batch(alice, params("a secret"), params())
@@ -201,7 +181,7 @@ def test_a_runner_that_dies_before_it_stores(
         def die(*_: Any) -> None:
             raise OSError("killed")
 
-        patched.setattr(runner, "store_results", die)
+        patched.setattr(ends, "store_results", die)
         with pytest.raises(OSError, match="killed"):
             go()
     go()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from common.errors import ApiError, InvalidRequest, Timeout
-from streaming.surfaces.anthropic import assemble, conversation, parse_count, parse_messages, wanted
+from streaming.surfaces.anthropic import assemble, conversation, wanted
+from streaming.surfaces.messages_body import parse_count, parse_messages
 
 GOOD: dict[str, Any] = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
 

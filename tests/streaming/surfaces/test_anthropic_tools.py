@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from common.errors import InvalidRequest
-from streaming.surfaces.anthropic import asked, parse_count, parse_messages, wanted
+from streaming.surfaces.anthropic import asked, wanted
+from streaming.surfaces.messages_body import parse_count, parse_messages
 from streaming.wanted import ToolChoice, Wanted
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

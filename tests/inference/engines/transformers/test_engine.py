@@ -37,6 +37,17 @@ def test_it_works(engine: TransformersEngine, reference: LlamaForCausalLM) -> No
     assert engine.stats() == EngineStats(kv_tokens_total=512)
 
 
+def test_it_tells_how_far_a_prompt_is(engine: TransformersEngine) -> None:
+    engine.submit(request("a", 70, 5))  # longer than a step
+    engine.step()
+    ((name, computed, size),) = engine.stats().prefills
+    assert (name, size) == ("a", 70)
+    assert 0 < computed < 70
+    while not engine.step():
+        pass
+    assert engine.stats().prefills == ()
+
+
 @pytest.mark.parametrize("every", [0, 1, 3])
 def test_each_in_a_batch_gets_what_it_gets_alone(
     engine: TransformersEngine, reference: LlamaForCausalLM, every: int
