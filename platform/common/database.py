@@ -7,6 +7,7 @@ import fcntl
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 
 def migrate_when_empty() -> None:
@@ -23,3 +24,11 @@ def migrate_when_empty() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not connection.introspection.table_names():
             call_command("migrate", verbosity=0, interactive=False)
+
+
+def bring_database() -> None:
+    """Make the tables of an empty SQLite database, and refuse one of an older version."""
+    migrate_when_empty()
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError("The database lacks migrations. Back it up, then run: manage.py migrate")

@@ -17,7 +17,7 @@ class ConfigConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        register(check_variables)
+        register(check_variables, "sluice")
 
 
 class AdminConfig(DjangoAdminConfig):

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import django
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.core.signals import request_finished
 from django.http import HttpResponseBase
@@ -32,9 +31,3 @@ class Handler(ASGIHandler):
         if request is None:
             return None, unreadable()
         return request, None
-
-
-def get_application() -> Handler:
-    """Set Django up and return its application."""
-    django.setup(set_prefix=False)
-    return Handler()

@@ -97,7 +97,8 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = SLUICE.home_path / "static"
+_collected = BASE_DIR / "static"  # of an image, which has them with the code: they are of its version, state is not
+STATIC_ROOT = _collected if _collected.is_dir() else SLUICE.home_path / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "config.static.StaticNames"},

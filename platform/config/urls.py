@@ -1,4 +1,4 @@
-"""Django's part of the URL space: what is rare. Streams never come here (see `config.asgi`)."""
+"""Django's part of the URL space: what is rare. Streams never come here (see `config.routing`)."""
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path

@@ -5,67 +5,51 @@ from __future__ import annotations
 import sys
 import threading
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
-from OpenSSL import crypto
+from django.core.checks import Tags, registry
 
-from common.redis_check import check_redis
-from config import open_files
+from config.routing import build
+from config.serving import ServingCommand, server_of
 from inference.protocol.drains import EXIT_STATUS
 from safety.publishing import publish_at_start
+from streaming.gateway import Gateway
 
 # The streams' event loop gives the interpreter up at each write, and waits this long to get it back while a Django view
 # computes in its thread. With Python's own 5 ms, one admin page held up a hundred streams for a tenth of a second.
 SWITCH_S = 0.0005
+OF_THE_WEB = {Tags.admin, Tags.templates, Tags.urls}
 
 
-class Command(BaseCommand):
-    """Serve HTTP with Daphne."""
+class Command(ServingCommand):
+    """Serve streams, and the web unless that has processes of its own."""
 
     help = "Serve HTTP. Several gateways may share a port."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-        parser.add_argument("--port", type=int, default=8000, help="port to listen on (8000)")
+        super().add_arguments(parser)
         parser.add_argument(
-            "--tls-cert", type=Path, metavar="PEM", help="certificate (and chain): serve HTTPS and HTTP/2"
+            "--no-web", action="store_true", help="only streams: `manage.py web` serves the rest, behind a proxy"
         )
-        parser.add_argument("--tls-key", type=Path, metavar="PEM", help="the certificate's key")
+
+    def get_check_kwargs(self, options: dict[str, Any]) -> dict[str | None, Any]:
+        """Leave the web unchecked where it is not served: to check it is to load it."""
+        checked = super().get_check_kwargs(options)
+        if options["no_web"]:
+            checked["tags"] = sorted(registry.registry.tags_available() - OF_THE_WEB)
+        return checked
 
     def handle(self, *args: Any, **options: Any) -> None:
-        doubt = check_redis(settings.SLUICE.redis)
-        if doubt:
-            self.stderr.write(f"Warning: {doubt}")
-        # Imported here: daphne.server installs Twisted's reactor.
-        from streaming.server import Server, listening_socket, tls_options
-
-        tls = None
-        if options["tls_cert"] or options["tls_key"]:
-            try:
-                tls = tls_options(*_both(options["tls_cert"], options["tls_key"]))
-            except (OSError, ValueError, crypto.Error) as error:
-                raise CommandError(f"--tls-cert, --tls-key: {error}") from None
-        try:
-            sock = listening_socket(options["host"], options["port"])
-        except OSError as error:
-            raise CommandError(f"Cannot listen on {options['host']}:{options['port']}: {error}") from None
-        from config.asgi import application, gateway
-
-        open_files.allow_many()
+        listening = self.listen(options)
+        gateway = Gateway(settings.SLUICE)
+        application = build(gateway, web=not options["no_web"])
         threading.Thread(target=publish_at_start, name="policies", daemon=True).start()
         sys.setswitchinterval(SWITCH_S)
-        server = Server(
+        server = server_of(
             application,
-            sock,
+            listening,
             cors=gateway.cors,
-            max_body_bytes=settings.SLUICE.max_body_mb * 1_000_000,
-            larger_bodies={b"/v1/messages/batches": settings.SLUICE.batch_max_body_mb * 1_000_000},
-            receive_timeout_s=settings.SLUICE.receive_timeout_s,
-            tls=tls,
-            budget_s=settings.SLUICE.drain_s,
             start=gateway.started,
             drain=gateway.drain.run,
             close=gateway.close,
@@ -74,9 +58,3 @@ class Command(BaseCommand):
         server.run()
         if gateway.asked_to_drain:
             sys.exit(EXIT_STATUS)
-
-
-def _both(certificate: Path | None, key: Path | None) -> tuple[Path, Path]:
-    if not certificate or not key:
-        raise ValueError("one needs the other")
-    return certificate, key

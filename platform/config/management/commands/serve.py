@@ -10,10 +10,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connection, connections
-from django.db.migrations.executor import MigrationExecutor
+from django.db import connections
 
-from common.database import migrate_when_empty
+from common.database import bring_database
 from common.redis_check import check_redis
 from config import embedded_redis, fetching
 from config.demo import curl_line, demo_key
@@ -87,14 +86,6 @@ def bring_model(choices: Choices) -> None:
     status = fetching.fetch(settings.SLUICE, "--if-missing", choices.model)
     if status:
         sys.exit(status)  # what went wrong is on the screen already
-
-
-def bring_database() -> None:
-    """Make the tables of an empty SQLite database, and refuse one of an older version."""
-    migrate_when_empty()
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        raise CommandError("The database lacks migrations. Back it up, then run: manage.py migrate")
 
 
 async def serve(choices: Choices, key: str | None) -> None:
