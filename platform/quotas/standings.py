@@ -18,6 +18,7 @@ _WORDS = {
     "max_streams": "streams at once",
     "budget_tokens_day": "tokens a day", "budget_tokens_month": "tokens a month", "budget_tokens": "tokens in all",
 }  # fmt: skip
+LIMITS = tuple(_WORDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """From the minutes in Redis to rows, finer and coarser: nothing is lost while the database is away, or counted twice.
 
-The hash of a minute is the truth: its rows are replaced by what it has, and those of the steps around it by the sum of
-the finer ones. It stays for longer than anything of its minute can still come.
+A minute's counts only grow, in its hash as in its rows: a row takes whichever is more, count by count. So it does not
+matter who read the hash first, or how often it is stored; and a Redis that came back without its last seconds takes
+nothing away. The rows of the steps around it are the sum of the finer ones. The hash stays for longer than anything of
+its minute can still come.
 """
 
 from __future__ import annotations
@@ -39,11 +41,14 @@ def roll_up(client: redis.Redis) -> int:
 
 def _store(client: redis.Redis, hour: int, minutes: Sequence[int]) -> None:
     """Store minutes of one hour, and what the steps are that they lie in."""
+    # Before the transaction: SQLite lets nobody else write meanwhile. And the revisions first: what comes after them is
+    # stored again.
+    revisions = cast(list[bytes | None], client.hmget(keys.MINUTES_CHANGED, list(map(str, minutes))))
+    counted = {minute * MINUTE_S: _groups_of(client, minute) for minute in minutes}
     with transaction.atomic():
-        be_alone(_LOCK)  # who reads a minute later has more of it, and must not be the first to write
-        revisions = cast(list[bytes | None], client.hmget(keys.MINUTES_CHANGED, list(map(str, minutes))))
-        for minute in minutes:
-            _write(MINUTE_S, minute * MINUTE_S, _groups_of(client, minute))
+        be_alone(_LOCK)
+        for start, groups in counted.items():
+            _write(MINUTE_S, start, _at_least(groups, _gathered(MINUTE_S, range(start, start + MINUTE_S))))
         for finer_s, step_s in pairwise(STEPS_S):
             for start in sorted({minute * MINUTE_S // step_s * step_s for minute in minutes}):
                 _write(step_s, start, _gathered(finer_s, range(start, start + step_s)))
@@ -69,6 +74,13 @@ def _groups_of(client: redis.Redis, minute: int) -> Groups:
             continue
         for group in {(model, organization), (model, ""), ("", organization), ("", "")}:
             groups.setdefault(group, Sums()).merge(counted)
+    return groups
+
+
+def _at_least(groups: Groups, stored: Groups) -> Groups:
+    """Return, of each count, what is more: what was counted, or what is stored already."""
+    for group, sums in stored.items():
+        groups.setdefault(group, Sums()).raise_to(sums)
     return groups
 
 

@@ -27,6 +27,13 @@ class Sums(msgspec.Struct, omit_defaults=True):
         for name in self.__struct_fields__:
             merge_counts(getattr(self, name), getattr(other, name))
 
+    def raise_to(self, other: Sums) -> None:
+        """Let each count be at least what another one has."""
+        for name in self.__struct_fields__:
+            counts = getattr(self, name)
+            for part, count in getattr(other, name).items():
+                counts[part] = max(counts.get(part, 0), count)
+
 
 class Gauge(msgspec.Struct, array_like=True):
     """What was seen of a value that goes up and down, several times."""

@@ -12,6 +12,7 @@ from django.db import OperationalError
 from inference.protocol import keys
 from inference.protocol.minutes import ANSWERS, GOOD, OUTPUT, STORED_S, TOKENS, TTFT
 from inference.protocol.sketches import Sketch
+from records.merging import be_alone
 from slo import rolling
 from slo.models import Rollup
 from slo.rolling import roll_up
@@ -101,7 +102,7 @@ def test_what_comes_while_it_is_stored_is_stored_next(
     gather = rolling._gathered
 
     def gather_late(step_s: int, starts: range) -> rolling.Groups:
-        if step_s == MINUTE_S:
+        if step_s == MINUTE_S and len(starts) == QUARTER_S:
             counting.of().add(ANSWERS, GOOD)
             counting.send()
         return gather(step_s, starts)
@@ -141,6 +142,72 @@ def test_what_cannot_be_read_does_not_hold_up_the_rest(
     assert roll_up(store) == 2
     assert good(MINUTE_S) == good(MINUTE_S, "m", "o") == 2
     assert "cannot be read" in caplog.text
+    assert not store.exists(keys.MINUTES_CHANGED)
+
+
+def test_redis_is_read_before_the_database_is_held(
+    store: redis.Redis, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting.of().add(ANSWERS, GOOD)
+    counting.send()
+    order: list[str] = []
+    read = rolling._groups_of
+
+    def note_read(client: redis.Redis, minute: int) -> rolling.Groups:
+        order.append("read")
+        return read(client, minute)
+
+    def note_hold(lock: int) -> None:
+        order.append("hold")
+        be_alone(lock)
+
+    monkeypatch.setattr(rolling, "_groups_of", note_read)
+    monkeypatch.setattr(rolling, "be_alone", note_hold)
+    roll_up(store)
+    assert order == ["read", "hold"]
+
+
+def test_a_redis_that_lost_its_tail_takes_nothing_away(store: redis.Redis, counting: Counting) -> None:
+    minute = keys.minute(counting.now // MINUTE_S)
+    counting.of("m", "o").add(ANSWERS, GOOD, 2)
+    counting.send()
+    before = store.dump(minute)
+    assert before is not None
+    counting.of("m", "o").add(ANSWERS, GOOD, 5)
+    counting.of("m", "p").observe(TTFT, [0.1])
+    counting.send()
+    roll_up(store)
+
+    store.restore(minute, 0, before, replace=True)
+    counting.of("m", "o").add(ANSWERS, "bad:api_error")
+    counting.send()
+    assert [roll_up(store), roll_up(store)] == [1, 0]
+    for step_s in STEPS_S:
+        for group in (("m", "o"), ("m", ""), ("", "o"), ("", "")):
+            (sums,) = sums_of(step_s, *group)
+            assert sums.answers == {GOOD: 7, "bad:api_error": 1}
+        (sums,) = sums_of(step_s, "m", "p")
+        assert Sketch(sums.ttft).count == 1
+
+
+def test_what_was_read_earlier_and_is_written_later_takes_nothing_away(
+    store: redis.Redis, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting.of().add(ANSWERS, GOOD)
+    counting.send()
+    read = rolling._groups_of
+
+    def be_overtaken(client: redis.Redis, minute: int) -> rolling.Groups:
+        groups = read(client, minute)
+        monkeypatch.setattr(rolling, "_groups_of", read)
+        counting.of().add(ANSWERS, GOOD)
+        counting.send()
+        roll_up(store)
+        return groups
+
+    monkeypatch.setattr(rolling, "_groups_of", be_overtaken)
+    roll_up(store)
+    assert good(MINUTE_S) == good(HOUR_S) == 2
     assert not store.exists(keys.MINUTES_CHANGED)
 
 

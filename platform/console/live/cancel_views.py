@@ -15,10 +15,9 @@ from console.live.cancelling import Asked, ask_all, look_up
 from console.live.log import wait_for_end
 from console.live.names import names_of
 from console.live.streams import find_streams
-from console.live.views import CANCEL, while_redis_answers
+from console.live.views import AT_ONCE, CANCEL, while_redis_answers
 from console.pages import page, staff_page
 
-AT_ONCE = 1000
 SHOWN = 20
 PATIENCE_S = 1.0  # for the end of a stream that is cancelled alone
 

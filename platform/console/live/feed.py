@@ -41,6 +41,8 @@ SessionStore = import_module(settings.SESSION_ENGINE).SessionStore
 
 SILENT = b"event: silent\ndata: {}\n\n"
 OVER = b"event: over\ndata: {}\n\n"
+LEAVING = b"event: leaving\ndata: {}\n\n"
+FAREWELL_S = 1.0  # for a page to take that
 
 HEADERS = [
     (b"cache-control", b"no-store"),
@@ -56,10 +58,16 @@ STREAM_HEADERS = [
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer to who must not watch, or cannot now."""
+    """The answer to who must not watch, or cannot now; pages show what it says."""
 
     status: int
     why: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+STOPPING = Refusal(503, "This gateway is going away.", ((b"retry-after", b"2"), (b"connection", b"close")))
+FULL = Refusal(503, "Too many pages watch already.", ((b"retry-after", b"30"),))
+NO_GET = Refusal(405, "Only GET is served here.", ((b"allow", b"GET"),))
 
 
 class Feed:
@@ -70,7 +78,9 @@ class Feed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
-            await _refuse(send, Refusal(405, "Only GET is served here."), [(b"allow", b"GET")])
+            await _refuse(send, NO_GET)
+        elif _stopping(scope).is_set():
+            await _refuse(send, STOPPING)
         elif refusal := await _look_up(scope):
             await _refuse(send, refusal)
         else:
@@ -80,12 +90,14 @@ class Feed:
         try:
             watcher = self._watchers.join()
         except TooMany:
-            await _refuse(send, Refusal(503, "Too many pages watch already."), [(b"retry-after", b"30")])
+            await _refuse(send, FULL)
             return
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             await _race(scope, receive, _pass_on(watcher, scope, send))
-            await send({"type": "http.response.body", "body": b""})
+            async with asyncio.timeout(FAREWELL_S):
+                farewell = LEAVING if _stopping(scope).is_set() else b""
+                await send({"type": "http.response.body", "body": farewell})
         except TimeoutError:  # the page takes nothing
             if drop := scope.get("extensions", {}).get("sluice.drop"):
                 drop()
@@ -95,10 +107,8 @@ class Feed:
 
 async def _race(scope: Scope, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
     """Work until the page is closed, this server stops, or the work is done."""
-    stopping: asyncio.Event | None = scope.get("extensions", {}).get("sluice.stopping")
-    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(work), asyncio.create_task(_gone(receive))]
-    if stopping is not None:
-        tasks.append(asyncio.create_task(stopping.wait()))
+    others = _gone(receive), _stopping(scope).wait()
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(work), *map(asyncio.create_task, others)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -107,6 +117,12 @@ async def _race(scope: Scope, receive: Receive, work: Coroutine[Any, Any, None])
         await asyncio.gather(*tasks, return_exceptions=True)
     if tasks[0].done() and not tasks[0].cancelled():
         tasks[0].result()  # raises what it failed with
+
+
+def _stopping(scope: Scope) -> asyncio.Event:
+    """Return what is set once this server stops."""
+    stopping: asyncio.Event | None = scope.get("extensions", {}).get("sluice.stopping")
+    return stopping or asyncio.Event()
 
 
 async def _pass_on(watcher: Watcher, scope: Scope, send: Send) -> None:
@@ -158,7 +174,7 @@ def _refusal_of(scope: Scope) -> Refusal | None:
     return None if may else Refusal(403, "Log in as staff who may watch active streams.")
 
 
-async def _refuse(send: Send, refusal: Refusal, more: list[tuple[bytes, bytes]] | None = None) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS, *(more or ())]
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS, *refusal.headers]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": refusal.why.encode()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,13 +76,23 @@ class Listing:
 
 def listing(rows: Sequence[Row], wish: Wish, now_ms: float) -> Listing:
     """Return what was wished for; a page past the last is the last."""
-    found = [row for row in rows if _fits(row, wish)]
+    found = [row for row in rows if _fits(row, wish)]  # in the order of `picture`, which sorting keeps among equals
     if key := SORTS.get(wish.sort.removeprefix("-")):
         found.sort(key=lambda row: key(row, now_ms), reverse=wish.sort.startswith("-"))
     pages = max(1, -(-len(found) // PAGE))
     page = min(wish.page, pages)
     options = {name: _options(rows, name, wish.filters[name]) for name in FILTERS}
     return Listing(found[(page - 1) * PAGE : page * PAGE], len(found), page, pages, options)
+
+
+def places(rows: Iterable[Row]) -> dict[str, int]:
+    """Return where in its model's queue each stands that waits, from 1; `rows` lack none ahead of another."""
+    found: dict[str, int] = {}
+    ahead: Counter[str] = Counter()
+    for row in sorted((row for row in rows if row.turn >= 0), key=lambda row: (row.turn, row.id)):
+        ahead[row.model] += 1
+        found[row.id] = ahead[row.model]
+    return found
 
 
 def rate(row: Row, now_ms: float) -> float | None:

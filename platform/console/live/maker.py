@@ -57,7 +57,7 @@ class Maker:
         rows = rows_of(now.streams, self._names)
         first = self._table is None
         table = self._table = self._table or Table(round(now.at_ms))  # so that a later maker's numbers are higher
-        changes = table.update(rows, total=now.total, at_ms=now.at_ms)
+        changes = table.update(rows, total=now.total, queues=now.queues, at_ms=now.at_ms)
         if not first:
             self._redis.publish(keys.TABLE, changes.encode())
         if self._redis.getdel(keys.ASKED) is not None or first:

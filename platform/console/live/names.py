@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from django.db import DatabaseError
+
 from accounts.models import ApiKey, Organization
+
+logger = logging.getLogger(__name__)
+
+AGE_S = 30.0  # how long a name may be told that has been changed
 
 
 class Owned(Protocol):
@@ -46,16 +54,38 @@ def names_of(streams: Iterable[Owned]) -> Names:
 
 
 class NameBook:
-    """Names that are looked up once: one that changes later is told as it was."""
+    """Names that are looked up once, and again after a while: some may have been changed."""
 
     def __init__(self) -> None:
-        self.organizations: dict[str, str] = {}
-        self.keys: dict[str, str] = {}
+        self._names = Names({}, {})
+        self._due = 0.0  # when what is known is too old
 
-    def learn(self, streams: Iterable[Owned]) -> None:
-        """Look up what is not known yet: in two queries, or in none."""
-        new = [s for s in streams if s.organization not in self.organizations or s.key not in self.keys]
-        if new:
-            found = names_of(new)
-            self.organizations |= {stream.organization: found.organization(stream) for stream in new}
-            self.keys |= {stream.key: found.key(stream) for stream in new}
+    def learn(self, streams: Sequence[Owned]) -> Names:
+        """Return names, looked up where one is not known or all are old: in two queries, or in none.
+
+        Without a database the old ones go on, and who is new has ids for names.
+        """
+        known = self._names
+        new = [s for s in streams if s.organization not in known.organizations or s.key not in known.keys]
+        old = time.monotonic() >= self._due
+        if not new and not old:
+            return known
+        try:
+            found = _all_names(streams if old else new)
+        except DatabaseError as error:
+            logger.warning("names of streams: the database does not answer: %s", str(error).partition("\n")[0])
+            return known
+        if old:
+            self._due, self._names = time.monotonic() + AGE_S, found
+        else:
+            self._names = Names(known.organizations | found.organizations, known.keys | found.keys)
+        return self._names
+
+
+def _all_names(streams: Sequence[Owned]) -> Names:
+    """Look up names, with the ids of what has been deleted: these are known, too."""
+    found = names_of(streams)
+    return Names(
+        {stream.organization: found.organization(stream) for stream in streams},
+        {stream.key: found.key(stream) for stream in streams},
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from console.durations import short
 from console.live.listing import COLUMNS, Column, rate
 from console.live.rows import STATES, Row
+from console.live.streams import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,11 @@ class ShownRow:
 BLANK = ShownRow("", "", [Cell(column, "") for column in COLUMNS])  # for scripts to fill
 
 
-def shown_row(row: Row, now_ms: float) -> ShownRow:
-    """Return a row in words and numbers."""
+def shown_row(row: Row, now_ms: float, place: tuple[int, int] | None = None) -> ShownRow:
+    """Return a row in words and numbers; `place` is that in its queue, and of how many."""
     pace = rate(row, now_ms)
     texts = {
-        "state": state_text(row),
+        "state": state_text(row.state, held=row.held, prefilled=row.prefilled, place=place),
         "tokens": f"{row.tokens:,}",
         "rate": "" if pace is None else f"{pace:,.1f}",
         "age": age_text((now_ms - row.came) / 1000),
@@ -47,10 +48,21 @@ def shown_row(row: Row, now_ms: float) -> ShownRow:
     return ShownRow(row.id, row.state, cells)
 
 
-def state_text(row: Row) -> str:
-    """Return a state in words."""
-    held = f" ({row.held:,})" if row.state == "held" else ""
-    return STATES[row.state] + held
+def state_text(state: State, *, held: int = 0, prefilled: int = -1, place: tuple[int, int] | None = None) -> str:
+    """Return a state in words: with the tokens that are held, the percents of the prompt, the place of how many."""
+    if state == "held":
+        return f"{STATES[state]} ({held:,})"
+    if state == "prefill" and prefilled >= 0:
+        return f"{STATES[state]} {prefilled} %"
+    if state == "queued" and place:
+        return f"{STATES[state]}, {ordinal(place[0])} of {max(place):,}"
+    return STATES[state]
+
+
+def ordinal(number: int) -> str:
+    """Return a place: 1st, 2nd, 13th."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
 
 
 def age_text(seconds: float) -> str:

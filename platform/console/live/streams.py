@@ -6,6 +6,7 @@ that have ended are only in the list of all logs, which is far longer, and so th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -56,6 +57,8 @@ class LiveStream:
     attempt: int  # how often a worker has begun it
     readers: int
     outcome: str  # "" while it runs; where it was cancelled, what for
+    turn: float | None = None  # its score in its model's queue, while it waits there: the lowest is next
+    prefilled: float | None = None  # the part of its prompt that is computed, while its worker tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class _Place:
 
     id: str
     model: str
-    waits: bool = False
+    turn: float | None = None
     held: bool = False
 
 
@@ -74,6 +77,7 @@ class Picture:
 
     streams: list[LiveStream]
     total: int
+    queues: dict[str, int]  # how many wait for each model
     at_ms: float  # by the clock of Redis
 
 
@@ -89,22 +93,42 @@ def picture(client: redis.Redis, *, most: int | None = None) -> Picture:
         _ask_for_close_ups(pipe)
         for model in models:
             pipe.zrange(keys.leases(model), 0, -1)
-            pipe.zrange(keys.ready(model), 0, -1)
+            pipe.zrange(keys.ready(model), 0, -1, withscores=True)
         (seconds, micros), gateways, workers, *found = pipe.execute()
     held = [_Place(id.decode(), model, held=True) for model, ids in zip(models, found[::2], strict=True) for id in ids]
+    running = {place.id for place in held}
     waiting = [
-        _Place(id.decode(), model, waits=True) for model, ids in zip(models, found[1::2], strict=True) for id in ids
+        _Place(id.decode(), model, turn=turn)
+        for model, line in zip(models, found[1::2], strict=True)
+        for id, turn in line
+        if id.decode() not in running  # one claimed in between is held
     ]
-    running = {place.id: place for place in held}
-    places = [*held, *(place for place in waiting if place.id not in running)]  # one claimed in between is held
+    places = [*held, *sorted(waiting, key=lambda place: (place.turn, place.id))]
     looked_up = places[:most]
     streams = [  # one that has just ended is held until it is settled
         stream
         for stream in _look_up(client, looked_up, _close_ups(gateways, workers, seconds))
         if stream.state != "ended"
     ]
-    streams.sort(key=lambda stream: (1, 0.0) if stream.state == "queued" else (0, -stream.age_s))
-    return Picture(streams, len(places) - len(looked_up) + len(streams), seconds * 1000 + micros / 1000)
+    streams.sort(key=_in_order)
+    queues = Counter(place.model for place in waiting)
+    return Picture(streams, len(places) - len(looked_up) + len(streams), queues, seconds * 1000 + micros / 1000)
+
+
+def _in_order(stream: LiveStream) -> tuple[bool, float, str]:
+    """Put those that run first, the oldest first, then those that wait, in the order of their queues."""
+    if stream.state == "queued" and stream.turn is not None:
+        return True, stream.turn, stream.id
+    return False, stream.came_ms, stream.id
+
+
+def place_in_queue(client: redis.Redis, stream: LiveStream) -> tuple[int, int] | None:
+    """Return the place of one that waits, from 1, and of how many; None where it does not wait."""
+    with client.pipeline(transaction=False) as pipe:
+        pipe.zrank(keys.ready(stream.model), stream.id)
+        pipe.zcard(keys.ready(stream.model))
+        ahead, number = pipe.execute()
+    return None if ahead is None else (ahead + 1, number)
 
 
 def _ask_for_close_ups(pipe: Any) -> None:
@@ -150,8 +174,8 @@ def find_streams(client: redis.Redis, message_ids: Sequence[str]) -> list[LiveSt
             pipe.zscore(keys.ready(model), name)
         (seconds, _), gateways, workers, *scores = pipe.execute()
     places = [
-        _Place(name, model, waits=waiting is not None, held=leased is not None)
-        for (name, model), leased, waiting in zip(there, scores[::2], scores[1::2], strict=True)
+        _Place(name, model, turn=turn, held=leased is not None)
+        for (name, model), leased, turn in zip(there, scores[::2], scores[1::2], strict=True)
     ]
     return list(_look_up(client, places, _close_ups(gateways, workers, seconds)))
 
@@ -209,6 +233,8 @@ def _stream(place: _Place, meta: dict[str, bytes | None], attempt: int, now_ms: 
         attempt=attempt,
         readers=max(0, readers),
         outcome=_text(meta, "outcome") or _text(meta, "cancel"),
+        turn=place.turn,
+        prefilled=None if tokens else seen.prefilled.get(place.id),
     )
 
 
@@ -222,7 +248,7 @@ def _state(place: _Place, meta: dict[str, bytes | None], *, unread: bool, slow: 
         return "ended"
     if meta["cancel"] is not None:
         return "cancelling"
-    if place.waits:
+    if place.turn is not None:
         return "queued"
     if slow:
         return "slow"

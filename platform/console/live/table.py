@@ -7,11 +7,11 @@ has a number of its own, by which the changes name it: most of them are one more
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from console.live.rows import Row
+from console.live.rows import SHAPE, Row
 
 Kind = Literal["whole", "changes"]
 
@@ -46,9 +46,9 @@ class Table:
         self._last_number = 0
         self._facts: dict[str, Any] = {}
 
-    def update(self, rows: Sequence[Row], *, total: int, at_ms: float) -> Message:
+    def update(self, rows: Sequence[Row], *, total: int, queues: Mapping[str, int], at_ms: float) -> Message:
         """Take the rows of now; return what has changed."""
-        self._facts = {"at": round(at_ms), "total": total}
+        self._facts = {"at": round(at_ms), "total": total, "queues": queues}
         now = {self._number_of(row.id): row for row in rows}
         gone = [number for number in self._rows if number not in now]
         tokens: list[int] = []  # pairs
@@ -69,7 +69,8 @@ class Table:
 
     def whole(self) -> Message:
         """Return all rows, as of the last update."""
-        return self._message("whole", {"rows": [[number, *row] for number, row in self._rows.items()]})
+        rows = [[number, *row] for number, row in self._rows.items()]
+        return self._message("whole", {"shape": SHAPE, "rows": rows})
 
     def _number_of(self, message_id: str) -> int:
         number = self._numbers.get(message_id)

@@ -12,19 +12,20 @@ from django.views.decorators.http import require_safe
 
 from accounts.models import ApiKey, Organization
 from common.redis import connection
-from console.live.listing import COLUMNS, FILTERS, PAGE, Listing, Wish, listing, wish_of
+from console.live.listing import COLUMNS, FILTERS, PAGE, Listing, Wish, listing, places, wish_of
 from console.live.maker import MOST
 from console.live.names import NameBook
-from console.live.rows import STATES, rows_of
-from console.live.shown import BLANK, age_text, ms_text, shown_row
+from console.live.rows import STATES, Row, percent, rows_of
+from console.live.shown import BLANK, ShownRow, age_text, ms_text, shown_row, state_text
 from console.live.story import story_of
-from console.live.streams import LiveStream, find_stream, picture
+from console.live.streams import LiveStream, find_stream, picture, place_in_queue
 from console.pages import page, staff_page
 from records.models import RequestRecord
 
 VIEW, CANCEL = "console.view_streams", "console.cancel_streams"
 TITLE = "Active streams"
 REFRESH_S = 2
+AT_ONCE = 900  # that may be cancelled together: Django takes no more than 1000 fields of a form
 
 View = Callable[..., HttpResponseBase]
 
@@ -50,12 +51,19 @@ def show_streams(request: HttpRequest) -> HttpResponseBase:
     """Show what waits and runs, as it is now; a script keeps the page up to date."""
     now = picture(connection(), most=MOST)
     wish = wish_of(request.GET.dict())
-    found = listing(rows_of(now.streams, NameBook()), wish, now.at_ms)
+    rows = rows_of(now.streams, NameBook())
+    found, line = listing(rows, wish, now.at_ms), places(rows)
+
+    def shown(row: Row) -> ShownRow:
+        place = line.get(row.id)
+        return shown_row(row, now.at_ms, (place, now.queues[row.model]) if place else None)
+
     return page(
         request, "console/streams/list.html", title=TITLE, wish=wish, found=found, total=now.total, most=MOST,
-        rows=[shown_row(row, now.at_ms) for row in found.rows], filters=_filters(wish, found),
+        rows=[shown(row) for row in found.rows], filters=_filters(wish, found),
         heads=_heads(request.GET, wish), links=_page_links(request.GET, found), states=STATES,
-        page_size=PAGE, blank=BLANK, is_nav_sidebar_enabled=False, may_cancel=request.user.has_perm(CANCEL),
+        page_size=PAGE, most_cancelled=AT_ONCE, blank=BLANK, is_nav_sidebar_enabled=False,
+        may_cancel=request.user.has_perm(CANCEL),
     )  # fmt: skip
 
 
@@ -77,7 +85,7 @@ def show_stream(request: HttpRequest, message_id: str) -> HttpResponseBase:
 def _about(stream: LiveStream) -> dict[str, Any]:
     """Return what the page of a stream says of it: numbers in words, what it belongs to, what happened."""
     return {
-        "state": stream.outcome if stream.state == "ended" else STATES[stream.state],
+        "state": stream.outcome if stream.state == "ended" else _state_text(stream),
         "organization": Organization.objects.filter(pk=stream.organization).first(),
         "key": ApiKey.objects.filter(pk=stream.key).first(),
         "numbers": [
@@ -90,6 +98,11 @@ def _about(stream: LiveStream) -> dict[str, Any]:
         ],
         "story": story_of(connection(), stream),
     }
+
+
+def _state_text(stream: LiveStream) -> str:
+    place = place_in_queue(connection(), stream) if stream.state == "queued" else None
+    return state_text(stream.state, held=stream.held_tokens, prefilled=percent(stream.prefilled), place=place)
 
 
 def _heads(query: QueryDict, wish: Wish) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.slo.charts import Chart, Mark, Series
+from console.slo.devices import devices_of
 from console.slo.histograms import FACTOR, bins_of
 from console.slo.series import MOST, QUANTILES, Values, highest, quantiles, shares, stacked, together
 from console.slo.steps import Steps
@@ -108,23 +109,24 @@ class Dashboard:
 
     def _load(self) -> Iterator[Chart]:
         picture, steps = self._picture, self._steps
-        workers = _by_name(picture.workers)
+        devices = devices_of(picture.workers)
         active = steps.means(picture.active_streams)
-        rates = {name: steps.means(load.tokens_per_s) for name, load in workers.items()}
+        rates = {name: steps.means(load.tokens_per_s) for name, load in devices.items()}
         settled = [
             None if streams is None and not count else count / steps.step_s
             for count, streams in zip(steps.sums(picture.output_tokens), active, strict=True)
         ]
         series = [Series("messages that ended", settled), *together(rates), *highest(rates, MOST - 2)]
-        yield self._chart("tokens", "Tokens per second", "By each device, and in all", "per_s", series)
+        about = _told("By each device, and in all", MOST - 2, rates)
+        yield self._chart("tokens", "Tokens per second", about, "per_s", series)
         yield self._chart("active", "Active streams", "Open at the gateways", "count", [Series("streams", active)])
         queued = stacked({name: steps.means(depth) for name, depth in picture.queued.items()})
         yield self._chart("queued", "Queue depth", "By priority", "count", queued, kind="stack")
-        known = {name: load for name, load in workers.items() if load.memory_total}  # an engine may have no memory
+        known = {name: load for name, load in devices.items() if load.memory_total}  # an engine may have no memory
         memory = highest({name: _gib(steps.means(load.memory_used)) for name, load in known.items()})
-        yield self._chart("memory", "Device memory", _sizes(known), "gib", memory)
-        cache = highest({name: steps.means(load.kv_used) for name, load in workers.items()})
-        yield self._chart("kv", "KV cache", "In use, of each device's", "share", cache)
+        yield self._chart("memory", "Device memory", _told(_sizes(known), MOST, known), "gib", memory)
+        cache = highest({name: steps.means(load.kv_used) for name, load in devices.items()})
+        yield self._chart("kv", "KV cache", _told("In use, of each device's", MOST, devices), "share", cache)
 
     def _counts(self, name: str, title: str, about: str, counts: Mapping[str, Sequence[int]]) -> Chart:
         series = stacked({label: self._steps.sums(values) for label, values in counts.items()})
@@ -144,17 +146,18 @@ class Dashboard:
         )
 
 
-def _by_name(workers: Sequence[WorkerLoad]) -> dict[str, WorkerLoad]:
-    return {f"{load.worker} {load.device}".strip(): load for load in workers}
+def _told(about: str, most: int, devices: Mapping[str, object]) -> str:
+    """Add how many devices are not drawn."""
+    return f"{about}; the {most} highest of {len(devices)}" if len(devices) > most else about
 
 
 def _gib(sizes: Values) -> Values:
     return [None if size is None else size / GIB for size in sizes]
 
 
-def _sizes(workers: Mapping[str, WorkerLoad]) -> str:
+def _sizes(devices: Mapping[str, WorkerLoad]) -> str:
     """Return what there is to be used, where it is not too much to be told."""
-    sizes = sorted({round(load.memory_total / GIB, 1) for load in workers.values()})
+    sizes = sorted({round(load.memory_total / GIB, 1) for load in devices.values()})
     if not sizes:
         return "In use by each device"
     return f"In use, of {sizes[0]:g} GiB" if len(sizes) == 1 else f"In use, of {sizes[0]:g} to {sizes[-1]:g} GiB"

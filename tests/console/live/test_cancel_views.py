@@ -12,7 +12,7 @@ from django.test import Client
 
 from console.live import cancel_views
 from inference.protocol import keys
-from tests.console.live.conftest import Staff
+from tests.conftest import Staff
 from tests.console.tools import begin, claim, end
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("two")]

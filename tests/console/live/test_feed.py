@@ -122,7 +122,7 @@ async def test_it_works(app: Feed, cookie: str, store: redis.Redis) -> None:
             while not store.exists(keys.ASKED):
                 await asyncio.sleep(0.01)
         table = Table(1)
-        table.update([], total=0, at_ms=1)
+        table.update([], total=0, queues={}, at_ms=1)
         store.publish(keys.TABLE, table.whole().encode())
         assert await browser.body() == table.whole().frame
 
@@ -173,7 +173,27 @@ async def test_a_stop_of_the_server_ends_it(app: Feed, cookie: str, store: redis
     async with watching(app, cookie) as browser:
         browser.stopping.set()
         await browser.end()
-        assert await browser.said() == {"type": "http.response.body", "body": b""}
+        assert await browser.said() == {"type": "http.response.body", "body": feed.LEAVING}
+
+
+async def test_a_server_that_stops_takes_nobody(app: Feed, cookie: str, store: redis.Redis) -> None:
+    browser = Browser(app, cookie)
+    browser.stopping.set()
+    refused = await browser.said()
+    headers = dict(refused["headers"])
+    assert (refused["status"], headers[b"retry-after"], headers[b"connection"]) == (503, b"2", b"close")
+    assert await browser.body() == b"This gateway is going away."
+
+
+async def test_a_stop_does_not_wait_for_a_page_that_takes_nothing(
+    app: Feed, cookie: str, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "FAREWELL_S", 0.05)
+    browser = Browser(app, cookie, takes=False)
+    assert await browser.status() == 200
+    browser.stopping.set()
+    await browser.end()
+    assert browser.dropped
 
 
 async def test_too_many_are_told_to_come_again(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.live.listing import COLUMNS, PAGE, Listing, listing, wish_of
+from console.live.listing import COLUMNS, PAGE, Listing, listing, places, wish_of
 from console.live.rows import Row
 from tests.console.live.rows import a_row
 
@@ -60,6 +60,15 @@ def test_each_column_sorts_both_ways(column: object) -> None:
     rows = [*ROWS, a_row("msg_4", gateway="g-2", came=0, unsent=4, attempt=2)]
     assert sorted(ids(rows, o=name)) == sorted(ids(rows, o=f"-{name}")) == sorted(row.id for row in rows)
     assert name == "id" or ids(rows, o=name) != ids(rows, o=f"-{name}")
+
+
+def test_places_count_in_each_queue() -> None:
+    waiting = {"state": "queued", "tokens": 0}
+    rows = [
+        a_row("msg_1"), a_row("msg_2", turn=30, **waiting), a_row("msg_3", turn=20.25, **waiting),
+        a_row("msg_4", turn=10, model="n", **waiting), a_row("msg_5", turn=30, **waiting),
+    ]  # fmt: skip
+    assert places(rows) == {"msg_3": 1, "msg_2": 2, "msg_5": 3, "msg_4": 1}
 
 
 def test_pages() -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import redis
+from django.db import OperationalError
 from pytest_django import DjangoAssertNumQueries
 
+from accounts.models import ApiKey
 from console.live.maker import Maker
+from console.live.names import NameBook
 from console.live.table import Message, decode
 from console.tasks import make_table
 from inference.protocol import keys
@@ -77,6 +82,26 @@ def test_names_are_looked_up_once(
     with django_assert_num_queries(2):
         maker.turn()
         maker.turn()
+
+
+def test_names_that_change_are_learned(store: redis.Redis, alice: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.live.names.AGE_S", 0.0)
+    book = NameBook()
+    stream = SimpleNamespace(organization=alice.key.organization_id, key=str(alice.key.pk))
+    assert book.learn([stream]).key(stream) == "alice"
+    ApiKey.objects.filter(pk=alice.key.pk).update(name="renamed")
+    assert book.learn([stream]).key(stream) == "renamed"
+
+
+def test_without_a_database_old_names_go_on(monkeypatch: pytest.MonkeyPatch, alice: Tenant) -> None:
+    monkeypatch.setattr("console.live.names.AGE_S", 0.0)
+    book = NameBook()
+    old = SimpleNamespace(organization=alice.key.organization_id, key=str(alice.key.pk))
+    new = SimpleNamespace(organization="org_new", key="key_new")
+    book.learn([old])
+    with patch("console.live.names.names_of", side_effect=OperationalError("away")):
+        names = book.learn([old, new])
+    assert (names.key(old), names.organization(old), names.key(new)) == ("alice", "alpha", "key_new")
 
 
 def test_while_nobody_watches_nothing_is_made(store: redis.Redis, ear: Ear) -> None:

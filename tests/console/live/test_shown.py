@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.live.shown import age_text, ms_text, shown_row
+from console.live.shown import age_text, ms_text, ordinal, shown_row
 from tests.console.live.rows import a_row
 
 
@@ -27,6 +27,25 @@ def test_what_is_not_known_is_left_empty() -> None:
 
 def test_what_safety_holds_has_its_number() -> None:
     assert texts(3100, state="held", held=12)["state"] == "held by safety (12)"
+
+
+def test_how_far_a_prompt_is_is_told_where_it_is_known() -> None:
+    assert texts(3100, state="prefill", prefilled=40)["state"] == "prefill 40 %"
+    assert texts(3100, state="prefill")["state"] == "prefill"
+
+
+def test_one_that_waits_has_its_place() -> None:
+    row = a_row(state="queued", turn=5)
+    assert shown_row(row, 3100, (3, 1200)).cells[6].text == "queued, 3rd of 1,200"
+    assert shown_row(row._replace(state="cancelling"), 3100, (3, 12)).cells[6].text == "cancelling"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (1013, "1,013th"), (101, "101st")],
+)
+def test_ordinals(number: int, text: str) -> None:
+    assert ordinal(number) == text
 
 
 @pytest.mark.parametrize(

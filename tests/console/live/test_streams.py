@@ -9,7 +9,15 @@ from unittest.mock import patch
 import pytest
 import redis
 
-from console.live.streams import LiveStream, ended_streams, find_stream, find_streams, open_streams, picture
+from console.live.streams import (
+    LiveStream,
+    ended_streams,
+    find_stream,
+    find_streams,
+    open_streams,
+    picture,
+    place_in_queue,
+)
 from inference.protocol import keys, scripts
 from inference.protocol.closeups import blocked_field, held_field
 from inference.protocol.opening import first_frame, opening
@@ -91,6 +99,26 @@ def test_what_has_ended_and_is_not_settled_yet_is_not_open(store: redis.Redis) -
     now = picture(store)
     assert ([stream.id for stream in now.streams], now.total) == (["msg_2"], 1)
     assert [stream.id for stream in ended_streams(store)] == [name]
+
+
+def test_those_that_wait_stand_in_the_order_of_their_queue(store: redis.Redis) -> None:
+    queue(store, "msg_1", "msg_2")
+    queue(store, "msg_3", priority="priority")
+    queue(store, "msg_4", priority="batch")
+    claim(store)
+    now = picture(store)
+    assert [stream.id for stream in now.streams] == ["msg_3", "msg_1", "msg_2", "msg_4"]
+    assert now.queues == {MODEL: 3}
+    assert [place_in_queue(store, stream) for stream in now.streams] == [None, (1, 3), (2, 3), (3, 3)]
+
+
+def test_how_far_a_prompt_is(store: redis.Redis) -> None:
+    queue(store, "msg_1")
+    name, pen = claim(store)
+    beat(store, keys.WORKERS, "w-1", {"model": MODEL, "prefills": [["msg_1", 30, 120], ["msg_2", 0, 0]]})
+    assert (only(store).state, only(store).prefilled) == ("prefill", 0.25)
+    begin(store, name, pen)
+    assert (only(store).state, only(store).prefilled) == ("decoding", None)
 
 
 def test_one_whose_log_was_lost_is_left_out(store: redis.Redis) -> None:

@@ -14,8 +14,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from console.live import views
 from records.models import RequestRecord
-from tests.conftest import Tenant
-from tests.console.live.conftest import Staff
+from tests.conftest import Staff, Tenant
 from tests.console.tools import begin, claim, end, queue
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +39,7 @@ class TestList:
     def test_it_works(self, admin_client: Client) -> None:
         text = text_of(admin_client)
         assert "msg_alice alice alpha m w-1 decoding 2" in text
-        assert "msg_charlie charlie gamma m queued 0" in text
+        assert "msg_charlie charlie gamma m queued, 1st of 1 0" in text
         assert ids(admin_client) == ["msg_alice", "msg_charlie"]
 
     @pytest.mark.parametrize("query", ["?q=Alice", "?state=decoding", "?worker=w-1", "?organization=alpha"])
@@ -130,6 +129,9 @@ class TestOne:
         ):  # fmt: skip
             assert shown in text, shown
 
+    def test_its_place_in_the_queue(self, admin_client: Client) -> None:
+        assert "queued, 1st of 1" in text_of(admin_client, f"{PAGE}msg_charlie/")
+
     def test_after_its_end_its_log_tells(self, admin_client: Client, store: redis.Redis) -> None:
         name, pen = claim(store)
         end(store, name, pen, begin(store, name, pen))
@@ -151,6 +153,6 @@ class TestOne:
 
     def test_links_lead_where_one_may_go(self, staff: Staff, alice: Tenant) -> None:
         page = staff("view_streams", "view_apikey").get(f"{PAGE}msg_alice/").content.decode()
-        assert f"/admin/accounts/apikey/{alice.key.pk}/change/" in page
+        assert f"/admin/accounts/apikey/{alice.key.pk.replace('_', '_5F')}/change/" in page
         assert "/admin/accounts/organization/" not in page
         assert "safetytrigger" not in page

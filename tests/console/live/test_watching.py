@@ -74,7 +74,7 @@ async def test_who_joins_asks_for_the_whole(store: redis.Redis, watchers: Watche
     await listening(store)
     assert 0 < store.ttl(keys.WATCHED) <= 5
     table = Table(1)
-    table.update([], total=0, at_ms=1)
+    table.update([], total=0, queues={}, at_ms=1)
     store.publish(keys.TABLE, table.whole().encode())
     assert await first.next(SOON_S) == await second.next(SOON_S) == table.whole().frame
 
@@ -109,7 +109,7 @@ async def test_it_listens_on_after_what_it_cannot_read(
     store.delete(keys.ASKED)
     await listening(store)
     table = Table(1)
-    table.update([], total=0, at_ms=1)
+    table.update([], total=0, queues={}, at_ms=1)
     store.publish(keys.TABLE, table.whole().encode())
     assert await watcher.next(SOON_S) == table.whole().frame
 

@@ -95,7 +95,7 @@ def a_picture(steps: int = 60, step_s: int = 60, *, gap: range = range(20, 26), 
 
 def a_worker(number: int, over: Any, chance: random.Random) -> WorkerLoad:
     return WorkerLoad(
-        worker=f"worker-{number}", model="m", device="cuda:0",
+        worker=f"host-{number}-7", model="m", device="cuda:0",
         tokens_per_s=over(lambda _: 430 + chance.uniform(-40, 40)),
         memory_used=over(lambda _: (61 + number + chance.uniform(0, 2)) * GIB), memory_total=80 * GIB,
         kv_used=over(lambda step: 0.4 + 0.3 * math.sin(step / 9 + number)), running=over(lambda _: 30.0),

@@ -75,13 +75,16 @@ def test_many_workers_are_not_all_drawn() -> None:
     charts = charts_of(a_picture(workers=40))
     assert labels(charts["tokens"])[:2] == ["messages that ended", "all devices"]
     assert all(len(chart.series) <= 8 for chart in charts.values())
+    assert charts["tokens"].about == "By each device, and in all; the 6 highest of 40"
+    assert charts["memory"].about == "In use, of 80 GiB; the 8 highest of 40"
+    assert charts["kv"].about == "In use, of each device's; the 8 highest of 40"
 
 
 def test_an_engine_without_memory_of_its_own() -> None:
     picture = a_picture()
     simulated = replace(picture.workers[0], device="", memory_total=0.0, kv_used=[None] * 60)
     charts = charts_of(replace(picture, workers=[simulated]))
-    assert labels(charts["tokens"]) == ["messages that ended", "worker-0"]
+    assert labels(charts["tokens"]) == ["messages that ended", "host-0"]
     assert charts["memory"].is_empty
     assert charts["kv"].is_empty
 
