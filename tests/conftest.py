@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import redis
 from django.conf import settings
+from django.contrib.auth.models import Permission, User
+from django.test import Client
 from hypothesis import settings as hypothesis_settings
 
 from accounts.keys import create_key
@@ -79,3 +81,19 @@ def bob(alice: Tenant) -> Tenant:
 def charlie(db: None) -> Tenant:
     """Must never see anything of theirs."""
     return Tenant(*create_key(name="charlie", organization="gamma"))
+
+
+Staff = Callable[..., Client]
+
+
+@pytest.fixture
+def staff(client: Client, db: None) -> Staff:
+    """Log somebody in who has some permissions."""
+
+    def log_in(*names: str) -> Client:
+        user = User.objects.create_user("olga", is_staff=True)
+        user.user_permissions.set(Permission.objects.filter(codename__in=names))
+        client.force_login(user)
+        return client
+
+    return log_in

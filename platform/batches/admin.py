@@ -10,7 +10,7 @@ from accounts.admin.access import TenantAdmin, roles_of
 from accounts.models import Member
 from batches.ending import cancel
 from batches.models import Batch
-from records.admin.links import page_of
+from common.links import page_of
 
 
 class StatusFilter(admin.SimpleListFilter):
@@ -42,6 +42,8 @@ class BatchAdmin(TenantAdmin[Batch]):
                     "processing", "succeeded", "errored", "canceled", "expired")  # fmt: skip
     list_filter = (StatusFilter,)  # a list of organisations would show members the names of others
     list_select_related = ("organization", "key")
+    exclude = ("organization", "key")
+    readonly_fields = ("owner", "key_name")
     search_fields = ("id__exact", "organization__name")
     search_help_text = "Id or organisation"
     date_hierarchy = "created_at"
@@ -50,11 +52,11 @@ class BatchAdmin(TenantAdmin[Batch]):
 
     @admin.display(description="organisation", ordering="organization__name")
     def owner(self, batch: Batch) -> str:
-        return page_of("accounts_organization", batch.organization_id, batch.organization)
+        return page_of(self.seen_in, batch.organization, batch.organization)
 
     @admin.display(description="key")
     def key_name(self, batch: Batch) -> str:
-        return page_of("accounts_apikey", batch.key_id, batch.key.name)
+        return page_of(self.seen_in, batch.key, batch.key.name)
 
     @admin.display(description="status")
     def how_it_stands(self, batch: Batch) -> str:

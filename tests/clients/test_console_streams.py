@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +11,14 @@ import httpx
 import pytest
 import redis
 
+from console.live.table import Message
 from inference.protocol import keys
-from tests.clients.driving import Browser
+from tests.clients.operating import Operator
+from tests.console.live.rows import a_row
 from tests.e2e.conftest import Product, a_body
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
-PASSWORD = "a-long-pass-phrase"
-MAKE_USER = f"from django.contrib.auth.models import User; User.objects.create_superuser('olga', password='{PASSWORD}')"
 LIVE = "#live[data-state={}]"
 HIDE = """(hidden) => {
     Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
@@ -25,15 +26,37 @@ HIDE = """(hidden) => {
 }"""
 
 
-class Live(Browser):
-    """The page, and who looks at it."""
+LEAVING = """(async () => {
+    const [states, pauses, sources, later] = [[], [], [], setTimeout];
+    window.setTimeout = (act, ms) => ms > 10_000 ? 0 : (pauses.push(ms), later(act, 0));
+    window.EventSource = class extends EventTarget {
+        constructor() { super(); sources.push(this); }
+        close() {}
+        hear(name) { this.dispatchEvent(new MessageEvent(name, { data: "{}" })); }
+    };
+    const answers = [
+        () => new Response("This gateway is going away.", { status: 503, headers: { "retry-after": "2" } }),
+        () => { throw new TypeError("no connection"); },
+        () => new Response(""),
+        () => new Response("Log in.", { status: 403 }),
+    ];
+    window.fetch = async () => answers.shift()();
+    const until = async (done) => { while (!done()) await new Promise((go) => later(go, 1)); };
+    new Feed("/", {
+        onWhole: () => states.push("live"),
+        onState: (state, why) => states.push(why ? `${state}: ${why}` : state),
+    });
+    sources[0].hear("leaving");
+    await until(() => sources.length === 2);
+    sources[1].hear("whole");
+    sources[1].hear("error");
+    await until(() => states.includes("over"));
+    return [states, pauses];
+})()"""
 
-    def log_in(self) -> None:
-        self("goto", f"{self.origin}/admin/login/?next=/admin/console/streams/")
-        self("fill", "#id_username", "olga")
-        self("fill", "#id_password", PASSWORD)
-        self("click", "[type=submit]")
-        self("waitForSelector", "#streams")
+
+class Live(Operator):
+    """The page, and who looks at it."""
 
     def open(self, query: str = "", *, width: int = 1400) -> None:
         self("setViewportSize", {"width": width, "height": 800})
@@ -66,9 +89,7 @@ def row_of(message_id: str) -> str:
 
 @pytest.fixture(scope="module")
 def browsing(node: str, browser: str, product: Product) -> Iterator[Live]:
-    product.manage("shell", "-c", MAKE_USER)
-    with Live.start(node, browser, product.url) as live:
-        live.log_in()
+    with Live.at(product, node, browser, "olga") as live:
         yield live
 
 
@@ -78,6 +99,13 @@ def live(browsing: Live) -> Iterator[Live]:
     browsing("complaints")
     yield browsing
     assert browsing("complaints") == []
+
+
+@pytest.fixture
+def store(product: Product) -> Iterator[redis.Redis]:
+    store = redis.Redis.from_url(f"unix://{product.home}/redis/redis.sock")
+    yield store
+    store.close()
 
 
 @contextmanager
@@ -120,8 +148,7 @@ def test_rows_come_and_go(live: Live, product: Product, key: str) -> None:
     assert live("isVisible", "#nothing")
 
 
-def test_hidden_it_closes_its_connection(live: Live, product: Product) -> None:
-    store = redis.Redis.from_url(f"unix://{product.home}/redis/redis.sock")
+def test_hidden_it_closes_its_connection(live: Live, store: redis.Redis) -> None:
     live.open()
     live.hide(hidden=True)
     live.is_in("paused")
@@ -132,7 +159,6 @@ def test_hidden_it_closes_its_connection(live: Live, product: Product) -> None:
     assert store.pubsub_numsub(keys.TABLE) == [(keys.TABLE.encode(), 0)]
     live.hide(hidden=False)
     live.is_in("live")
-    store.close()
 
 
 def test_filter_and_order_hold_while_it_is_live(live: Live, product: Product, key: str) -> None:
@@ -185,6 +211,88 @@ def test_cancel(live: Live, product: Product, key: str) -> None:
         live("click", "input.default")
         live.open()
         live.lacks(second)
+
+
+def test_a_selection_outlives_its_rows(live: Live, product: Product, key: str) -> None:
+    live.open()
+    with running(product, key) as first, running(product, key) as second:
+        live.has(first)
+        live.has(second)
+        live("check", f"{row_of(first)} input")
+        live("fill", "#q", second)
+        live.lacks(first)
+        assert live("textContent", "#num-selected") == "1 selected, 1 of them not shown here"
+        live("reload")
+        live.is_in("live")
+        live("fill", "#q", "")
+        live.has(first)
+        assert live("isChecked", f"{row_of(first)} input")
+        live("click", "#clear-selected")
+        assert not live("isChecked", f"{row_of(first)} input")
+        assert live("isDisabled", "#cancel-selected")
+        live("check", f"{row_of(first)} input")
+        live("fill", "#q", second)
+        live.lacks(first)
+        live("check", "#all")
+        live("click", "#cancel-selected")
+        assert live("textContent", "h1") == "Cancel 2 streams?"
+        live("click", "input.default")
+        live.is_in("live")
+        live.lacks(first)
+        live.lacks(second)
+        assert live("textContent", "#num-selected") == ""
+
+
+def test_what_was_selected_and_has_ended_is_forgotten(live: Live, product: Product, key: str) -> None:
+    live.open()
+    with running(product, key) as first:
+        live.has(first)
+        live("check", f"{row_of(first)} input")
+        assert live("textContent", "#num-selected") == "1 selected"
+    live.lacks(first)
+    assert live("textContent", "#num-selected") == ""
+    assert live("evaluate", "history.state.selected") == []
+
+
+def test_rows_say_how_far_they_are(live: Live) -> None:
+    live.open()
+    rows = [
+        a_row("msg_1", state="prefill", prefilled=40, came=2),
+        a_row("msg_2", state="held", held=1200, came=1),
+        a_row("msg_3", state="queued", turn=20.25),
+        a_row("msg_4", state="queued", turn=10.5, came=9000),
+        a_row("msg_5", state="queued", turn=10.5, came=9000, model="n"),
+    ]
+    table = {"at": 9000, "total": 5, "queues": {"m": 1012, "n": 1}, "rows": [[i, *row] for i, row in enumerate(rows)]}
+    act = "rows.replace(table); draw(); [...document.querySelectorAll('#rows .state')].map((one) => one.textContent)"
+    assert live("evaluate", f"const table = {json.dumps(table)}; {act}") == [
+        "held by safety (1,200)", "prefill 40 %", "queued, 1st of 1,012", "queued, 1st of 1", "queued, 2nd of 1,012",
+    ]  # fmt: skip
+
+
+def test_a_page_of_another_version_reloads_itself_once(live: Live, store: redis.Redis) -> None:
+    live.open("?q=alice")
+    other = Message("whole", 1, b'event: whole\ndata: {"shape": "0:id", "rows": [[1, "msg_1"]]}\n\n')
+    live("evaluate", "document.body.dataset.made = 'before'")
+    store.publish(keys.TABLE, other.encode())
+    live("waitForSelector", "body:not([data-made])")
+    live.is_in("live")
+    assert live("evaluate", "location.search") == "?q=alice"
+    live("evaluate", "document.body.dataset.made = 'before'; sessionStorage.setItem(RELOADED, '0:id')")
+    store.publish(keys.TABLE, other.encode())
+    live.is_in("outdated")
+    live.is_in("live")
+    assert live("evaluate", "document.body.dataset.made") == "before"
+
+
+def test_a_gateway_that_goes_away_is_left_alone_for_a_while(live: Live) -> None:
+    live.open()
+    states, pauses = live("evaluate", LEAVING)
+    assert states == ["opening", "leaving", "refused: This gateway is going away.", "lost", "live", "lost", "over"]
+    for pause, least in zip(pauses, (1000, 2000, 4000, 1000), strict=True):
+        assert least <= pause < 1.25 * least
+    longest = live("evaluate", "Array.from({ length: 20 }, (_, tries) => pauseMs(tries, 60_000))")
+    assert 24_000 <= min(longest) <= max(longest) <= 30_000
 
 
 def test_one_stream_is_followed(live: Live, product: Product, key: str) -> None:

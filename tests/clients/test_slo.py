@@ -9,14 +9,12 @@ import httpx
 import pytest
 
 from tests.clients.conftest import SAY
-from tests.clients.driving import Browser
+from tests.clients.operating import Operator
 from tests.e2e.conftest import Product
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 SLO, LATENCY = "/admin/console/slo/?window=15m", "/admin/console/latency/?window=15m"
-PASSWORD = "a-long-pass-phrase"
-MAKE_USER = f"from django.contrib.auth.models import User; User.objects.create_superuser('op', password='{PASSWORD}')"
 ROLLED_UP_S = 60.0  # after which a message has to be in the charts
 HISTOGRAM = "[data-chart=ttft-histogram]"
 PICTURE = f"document.querySelector('{HISTOGRAM} canvas').toDataURL()"
@@ -38,40 +36,22 @@ UNTIL = """new Promise((done, fail) => {
 })"""
 
 
-class Watcher(Browser):
-    """A browser in the hands of someone who looks at charts."""
-
-    def visit(self, path: str, *, width: int = 1280, colours: str = "light") -> None:
-        self("setViewportSize", {"width": width, "height": 800})
-        self("emulateMedia", {"colorScheme": colours})
-        self("goto", self.origin + path)
-
-    def log_in(self) -> None:
-        self.visit("/admin/login/?next=/admin/")
-        self("fill", "#id_username", "op")
-        self("fill", "#id_password", PASSWORD)
-        self("click", "[type=submit]")
-        self("waitForSelector", "#logout-form")
+class Watcher(Operator):
+    """Someone who looks at charts."""
 
     def waits_until(self, condition: str) -> None:
         """Wait for what a script says; Playwright's own way to do it breaks the content policy."""
         self("evaluate", UNTIL % condition)
 
-    def sees(self, selector: str) -> int:
-        """How many there are."""
-        return int(self("evaluate", f"document.querySelectorAll('{selector}').length"))
-
 
 @pytest.fixture(scope="module")
 def browsing(node: str, browser: str, product: Product, key: str) -> Iterator[Watcher]:
     """Someone who is logged in where messages were served, and rolled up."""
-    product.manage("shell", "-c", MAKE_USER)
     body = {"model": "default", "max_tokens": 40, "stream": True, "messages": [{"role": "user", "content": SAY}]}
     for _ in range(3):
         response = httpx.post(f"{product.url}/v1/messages", json=body, headers={"x-api-key": key}, timeout=60)
         assert response.status_code == 200
-    with Watcher.start(node, browser, product.url) as made:
-        made.log_in()
+    with Watcher.at(product, node, browser, "op") as made:
         give_up = time.monotonic() + ROLLED_UP_S
         while not all(made.sees(f"[data-chart={name}] canvas") for name in ("ttft-histogram", "tokens")):
             assert time.monotonic() < give_up, "nothing was rolled up"
@@ -142,7 +122,7 @@ def test_it_says_when_it_is_not_fresh(watcher: Watcher) -> None:
     watcher.visit(SLO)
     watcher("evaluate", "window.fetch = () => Promise.reject(new TypeError('away'))")
     watcher("evaluate", MINUTE_LATER)
-    watcher.waits_until("document.querySelector('#updated').textContent.startsWith('Not up to date: away')")
+    watcher.waits_until("document.querySelector('#freshness').textContent.endsWith('nothing answers. Trying again.')")
 
 
 def test_the_slowest_request_leads_to_its_waterfall(watcher: Watcher) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 
 import pytest
 import redis
 from django.core.management import CommandError, call_command
 
 from console.management.commands import drain as command
+from console.processes import draining
 from inference.protocol import keys
 from tests.console.processes.tools import GATEWAY, WORKER, beat
 
@@ -62,6 +64,38 @@ def test_a_successor_of_the_same_name_is_another(workers: redis.Redis) -> None:
     worker = threading.Thread(target=obey)
     worker.start()
     assert drain("w-1", "--wait").endswith("Drained.\n")
+    worker.join()
+
+
+def test_one_that_is_held_up_is_waited_for(workers: redis.Redis) -> None:
+    def be_held_up() -> None:
+        while not workers.exists(keys.drain("w-1")):
+            pass
+        beat(workers, "w-1", WORKER, age_s=10)  # no longer fresh, and not gone
+        time.sleep(3 * draining.LOOK_S)
+        left.set()
+        workers.hdel(keys.WORKERS, "w-1")
+
+    left = threading.Event()
+    worker = threading.Thread(target=be_held_up)
+    worker.start()
+    assert drain("w-1", "--wait").endswith("Drained.\n")
+    assert left.is_set()
+    worker.join()
+
+
+def test_one_that_died_is_told_apart(workers: redis.Redis) -> None:
+    def die() -> None:
+        while not workers.exists(keys.drain("w-1")):
+            pass
+        beat(workers, "w-1", WORKER, age_s=60)
+        workers.hdel(keys.WORKERS, "w-2")
+
+    worker = threading.Thread(target=die)
+    worker.start()
+    said = drain("w-1", "w-2", "--wait")
+    assert said.endswith("w-1 fell silent without leaving: it died, or hangs.\n")
+    assert "rained." not in said
     worker.join()
 
 

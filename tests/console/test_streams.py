@@ -84,7 +84,7 @@ def test_none_is_said_apart(db: None, store: redis.Redis) -> None:
 def test_a_redis_that_is_away_is_told_of(db: None) -> None:
     nobody = redis.Redis.from_url("unix:///nowhere/redis.sock")
     with (
-        patch("console.management.commands.streams.connection", lambda: nobody),
+        patch("console.management.redis_command.connection", lambda: nobody),
         pytest.raises(CommandError, match="Redis does not answer"),
     ):
         streams()

@@ -8,6 +8,7 @@ import redis
 
 from inference.protocol import keys, scripts
 from inference.protocol.events import MessageEvents
+from inference.protocol.queueing import head_start_ms
 from tests.inference.tools import MODEL, a_request, enqueue
 
 QUEUE = (keys.ready(MODEL), keys.payloads(MODEL), keys.leases(MODEL), keys.attempts(MODEL))
@@ -17,7 +18,8 @@ def queue(store: redis.Redis, *ids: str, **changes: Any) -> None:
     """Let messages wait."""
     store.sadd(keys.MODELS, MODEL)
     for message_id in ids:
-        enqueue(store, a_request(message_id, **changes), limit=10_000)
+        request = a_request(message_id, **changes)
+        enqueue(store, request, head_start_ms=head_start_ms(request.priority), limit=10_000)
         store.zadd(keys.LOGS, {message_id: store.time()[0] * 1000})
 
 

@@ -5,29 +5,34 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
-from records.models import DailyUsage, RequestRecord, SafetyTrigger
-from tests.conftest import Tenant
+from accounts.models import Member
+from batches.models import Batch
+from records.models import DailyUsage, RequestRecord
+from tests.conftest import Staff, Tenant
+from tests.records.rows import find
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def some(alice: Tenant) -> Tenant:
-    """A request of Alice's with a trigger, and its day's usage; Bob's are not there."""
+    """A request of Alice's with a trigger, its day's usage, and a batch; Bob's are not there."""
     now = timezone.now()
     whose = {"organization": alice.key.organization, "key": alice.key, "model": "m"}
     RequestRecord.objects.create(
         id="msg_1", created_at=now, outcome="end_turn", input_tokens=3, output_tokens=5, **whose
     )
-    SafetyTrigger.objects.create(
-        id="msg_1:patterns:output:0", record_id="msg_1", policy="strict", check_name="patterns", category="c",
-        action="flag", side="output", position=0, score=1.0, found_at=now, hour=int(now.timestamp()) // 3600, **whose,
-    )  # fmt: skip
+    find(alice, found_at=now)
     DailyUsage.objects.create(day=now.date(), outcome="end_turn", requests=1234, **whose)
+    owner = {"organization": alice.key.organization, "key": alice.key}
+    Batch.objects.create(id="msgbatch_1", expires_at=now, processing=1, **owner)
     return alice
 
 
@@ -69,12 +74,62 @@ def test_an_owner_leads_to_what_is_theirs(admin_client: Client, some: Tenant, ch
         for path in lists:
             r = admin_client.get(path)
             assert r.status_code == 200, path
-            assert len(r.context["cl"].result_list) == (number if "/records/" in path else 0)
+            assert len(r.context["cl"].result_list) == number
 
 
-def test_nobody_is_led_to_what_they_may_not_see(client: Client, some: Tenant) -> None:
-    user = User.objects.create_user("olga", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename="view_apikey"))
-    client.force_login(user)
-    links = links_of(client, f"/admin/accounts/apikey/{some.key.pk}/change/")
+def test_nobody_is_led_to_lists_that_they_may_not_see(staff: Staff, some: Tenant) -> None:
+    links = links_of(staff("view_apikey"), f"/admin/accounts/apikey/{some.key.pk}/change/")
     assert not [link for link in links if "__id__exact" in link]
+
+
+@pytest.mark.parametrize(
+    ("permission", "path"),
+    [
+        ("view_requestrecord", "/admin/records/requestrecord/"),
+        ("view_requestrecord", "/admin/records/requestrecord/msg_1/change/"),
+        ("view_safetytrigger", "/admin/records/safetytrigger/"),
+        ("view_safetytrigger", "/admin/records/safetytrigger/msg_1:patterns:output:0/change/"),
+        ("view_safetytrigger", "/admin/console/safety/"),
+        ("view_dailyusage", "/admin/records/dailyusage/"),
+        ("view_organization", "/admin/accounts/organization/"),
+        ("view_organization", "/admin/accounts/organization/{organization}/change/"),
+        ("view_apikey", "/admin/accounts/apikey/"),
+        ("view_apikey", "/admin/accounts/apikey/{key}/change/"),
+        ("view_batch", "/admin/batches/batch/"),
+        ("view_batch", "/admin/batches/batch/msgbatch_1/change/"),
+    ],
+)
+def test_each_link_leads_where_one_may_go(staff: Staff, some: Tenant, permission: str, path: str) -> None:
+    Member.objects.create(organization=some.key.organization, user=User.objects.create_user("bob"), role="viewer")
+    client = staff(permission, "view_member")
+    path = path.format(key=some.key.pk, organization=some.key.organization_id)
+    page = client.get(path).content.decode()
+    assert "alpha" in page
+    links = set(links_of(client, path))
+    assert not [
+        link for link in links if link.startswith("/admin/") and client.get(link, follow=True).status_code != 200
+    ]
+
+
+def test_who_sees_some_rows_is_led_to_those(staff: Staff, some: Tenant, charlie: Tenant) -> None:
+    """A member of one organisation, who watches the triggers of all."""
+    find(charlie, 1)
+    client = staff("view_safetytrigger")
+    Member.objects.create(organization=some.key.organization, user=User.objects.get(), role=Member.Role.VIEWER)
+    links = links_of(client, "/admin/records/safetytrigger/")
+    pages = [link for link in links if link.startswith("/admin/accounts/")]
+    assert [link for link in pages if some.key.pk.replace("_", "_5F") in link]
+    assert not [link for link in pages if charlie.key.pk.replace("_", "_5F") in link]
+
+
+def test_links_cost_no_more_queries_for_more_rows(
+    staff: Staff, some: Tenant, charlie: Tenant, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    client = staff("view_safetytrigger", "view_apikey")
+    path = "/admin/records/safetytrigger/"
+    with CaptureQueriesContext(connection) as of_one:
+        links_of(client, path)
+    for position in range(1, 20):
+        find(charlie if position % 2 else some, position)
+    with django_assert_num_queries(len(of_one)):
+        links_of(client, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,34 +13,13 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from records.admin.triggers import span_of
-from records.models import RequestRecord, SafetyTrigger
-from tests.conftest import Tenant
+from records.models import RequestRecord
+from tests.conftest import Staff, Tenant
+from tests.records.rows import find
 
 pytestmark = pytest.mark.django_db
 
 LIST = "/admin/records/safetytrigger/"
-
-
-@pytest.fixture
-def find(alice: Tenant) -> Callable[..., SafetyTrigger]:
-    """Make a trigger of Alice's."""
-
-    def make(position: int = 0, *, tenant: Tenant = alice, **facts: Any) -> SafetyTrigger:
-        found_at = facts.pop("found_at", timezone.now())
-        usual = {
-            "record_id": "msg_1", "organization": tenant.key.organization, "key": tenant.key, "model": "m",
-            "policy": "strict", "check_name": "patterns", "category": "secrets.jwt", "action": "enforce",
-            "side": "output", "score": 1.0, "span": "0a1b",
-        }  # fmt: skip
-        return SafetyTrigger.objects.create(
-            id=f"msg_1:patterns:output:{position}", position=position, found_at=found_at,
-            hour=int(found_at.timestamp()) // 3600, **usual | facts,
-        )  # fmt: skip
-
-    return make
-
-
-Find = Callable[..., SafetyTrigger]
 
 
 def text_of(client: Client, path: str = LIST) -> str:
@@ -55,21 +33,8 @@ def positions(page: str) -> list[int]:
     return sorted({int(number) for number in re.findall(r"msg_5F1_3Apatterns_3Aoutput_3A(\d+)/change", page)})
 
 
-@pytest.fixture
-def operator(client: Client) -> Callable[..., Client]:
-    """Log somebody in who has some permissions."""
-
-    def log_in(*names: str) -> Client:
-        user = User.objects.create_user("olga", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=names))
-        client.force_login(user)
-        return client
-
-    return log_in
-
-
-def test_it_works(admin_client: Client, find: Find) -> None:
-    find()
+def test_it_works(admin_client: Client, alice: Tenant) -> None:
+    find(alice)
     page = text_of(admin_client)
     assert "secrets.jwt" in page
     assert "/admin/records/requestrecord/msg_5F1/change/" in page
@@ -81,10 +46,10 @@ def test_an_empty_list_has_a_chart(admin_client: Client) -> None:
 
 
 def test_more_rows_cost_no_more_queries(
-    admin_client: Client, find: Find, charlie: Tenant, django_assert_max_num_queries: DjangoAssertNumQueries
+    admin_client: Client, alice: Tenant, charlie: Tenant, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(30):
-        find(number, **({"tenant": charlie} if number % 2 else {}))
+        find(charlie if number % 2 else alice, number)
     with django_assert_max_num_queries(12):
         text_of(admin_client)
 
@@ -101,17 +66,17 @@ def test_more_rows_cost_no_more_queries(
         ("q=msg_2", {"record_id": "msg_2"}),
     ],
 )
-def test_it_filters_list_and_chart(admin_client: Client, find: Find, query: str, facts: dict[str, Any]) -> None:
-    find(1)
-    find(2, **facts)
+def test_it_filters_list_and_chart(admin_client: Client, alice: Tenant, query: str, facts: dict[str, Any]) -> None:
+    find(alice, 1)
+    find(alice, 2, **facts)
     page = text_of(admin_client, f"{LIST}?{query}")
     assert positions(page) == [2]
     assert page.count("<title>") == 1 + 1, "of the page, and of one bar"
 
 
-def test_it_filters_by_organisation(admin_client: Client, find: Find, charlie: Tenant) -> None:
-    find(1)
-    find(2, tenant=charlie)
+def test_it_filters_by_organisation(admin_client: Client, alice: Tenant, charlie: Tenant) -> None:
+    find(alice, 1)
+    find(charlie, 2)
     page = text_of(admin_client, f"{LIST}?organization__id__exact={charlie.key.organization_id}")
     assert positions(page) == [2]
 
@@ -142,10 +107,10 @@ class TestSpans:
 
 
 class TestTexts:
-    def test_they_need_a_permission(self, operator: Callable[..., Client], find: Find) -> None:
-        kept = {"text": "eyJ-secret", "text_until": timezone.now() + timedelta(days=1)}
-        path = f"{LIST}{find(**kept).pk}/change/"
-        client = operator("view_safetytrigger")
+    def test_they_need_a_permission(self, staff: Staff, alice: Tenant) -> None:
+        kept: dict[str, Any] = {"text": "eyJ-secret", "text_until": timezone.now() + timedelta(days=1)}
+        path = f"{LIST}{find(alice, **kept).pk}/change/"
+        client = staff("view_safetytrigger")
         assert "eyJ-secret" not in text_of(client, path)
         User.objects.get().user_permissions.add(Permission.objects.get(codename="view_trigger_text"))
         assert "eyJ-secret" in text_of(client, path)
@@ -153,8 +118,8 @@ class TestTexts:
         export: Any = client.get(f"{LIST}export/")
         assert b"eyJ-secret" not in b"".join(export.streaming_content)
 
-    def test_one_whose_time_is_over_is_shown_to_nobody(self, admin_client: Client, find: Find) -> None:
-        trigger = find(text="eyJ-secret", text_until=timezone.now())
+    def test_one_whose_time_is_over_is_shown_to_nobody(self, admin_client: Client, alice: Tenant) -> None:
+        trigger = find(alice, text="eyJ-secret", text_until=timezone.now())
         page = text_of(admin_client, f"{LIST}{trigger.pk}/change/")
         assert "eyJ-secret" not in page
         assert "(not kept)" in page
@@ -170,20 +135,20 @@ class TestRequests:
             input_tokens=3, outcome="safety", checks={"patterns": 0.4}, held_tokens=2, held_ms=1.5,
         )  # fmt: skip
 
-    def test_a_request_lists_its_triggers(self, admin_client: Client, find: Find) -> None:
-        find(5)
+    def test_a_request_lists_its_triggers(self, admin_client: Client, alice: Tenant) -> None:
+        find(alice, 5)
         page = text_of(admin_client, self.RECORD)
         assert positions(page) == [5]
         assert "patterns" in page
 
-    def test_but_not_to_who_may_not_see_triggers(self, operator: Callable[..., Client], find: Find) -> None:
-        find(5)
-        page = text_of(operator("view_requestrecord"), self.RECORD)
+    def test_but_not_to_who_may_not_see_triggers(self, staff: Staff, alice: Tenant) -> None:
+        find(alice, 5)
+        page = text_of(staff("view_requestrecord"), self.RECORD)
         assert "secrets.jwt" not in page
 
 
-def test_triggers_are_not_changed_by_hand(admin_client: Client, find: Find) -> None:
-    path = f"{LIST}{find().pk}/"
+def test_triggers_are_not_changed_by_hand(admin_client: Client, alice: Tenant) -> None:
+    path = f"{LIST}{find(alice).pk}/"
     assert admin_client.post(f"{path}change/", {}).status_code == 403
     assert admin_client.get(f"{path}delete/").status_code == 403
     assert admin_client.get(f"{LIST}add/").status_code == 403

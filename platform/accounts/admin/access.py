@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib import admin
-from django.db.models import Model, QuerySet, prefetch_related_objects
+from django.contrib.admin.widgets import AdminSplitDateTime
+from django.db.models import DateTimeField, Model, QuerySet, prefetch_related_objects
 from django.http import HttpRequest
 
 from accounts.models import Member
+from common.links import LinkingAdmin
 
 M = TypeVar("M", bound=Model)
 IN_WORDS = {"scopes": "scope_list", "allowed_models": "model_list"}  # fields that are JSON, to those who only read
@@ -23,9 +26,27 @@ def roles_of(request: HttpRequest) -> dict[str, str]:
     return {member.organization_id: member.role for member in user.memberships.all()}
 
 
-class TenantAdmin(admin.ModelAdmin[M]):
+class Moment(AdminSplitDateTime):
+    """Django's two fields of a moment, each with a name for those who hear the page."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        for widget, what in zip(self.widgets, ("Date", "Time"), strict=True):
+            widget.attrs["aria-label"] = what
+
+
+class PolicyFilter(admin.AllValuesFieldListFilter):
+    """By safety policy; to have none of one's own is a choice, too."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for choice in super().choices(changelist):
+            yield choice | {"display": choice["display"] or "none of its own"}
+
+
+class TenantAdmin(LinkingAdmin[M]):
     """Shows members what belongs to their organisations."""
 
+    formfield_overrides: ClassVar[Any] = {DateTimeField: {"widget": Moment}}
     organization_field: ClassVar[str]  # what names the organisation's id, in a query and on the object
 
     def is_operator(self, request: HttpRequest) -> bool:

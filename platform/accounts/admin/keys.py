@@ -10,16 +10,15 @@ from django.db.models import Field, ForeignKey, Q, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
 
 from accounts import describing
-from accounts.admin.access import IN_WORDS, TenantAdmin, roles_of
+from accounts.admin.access import IN_WORDS, PolicyFilter, TenantAdmin, roles_of
 from accounts.admin.forms import KeyForm, NewKeyForm, empty_choice
 from accounts.keys import KeyIsOver, issue, revoke, rotate
 from accounts.models import ApiKey, Member, Organization
 from accounts.terms import LIMITS
+from common.links import page_of
 
 OVERLAPS = {
     "0": ("ends now", timedelta()),
@@ -63,13 +62,14 @@ class ApiKeyAdmin(TenantAdmin[ApiKey]):
     organization_field = "organization_id"
     form = KeyForm
     list_display = ("name", "prefix", "owner", "scope_list", "how_it_stands", "limits", "last_used")
-    list_filter = (StateFilter, "priority", "policy", "shadow")
+    list_filter = (StateFilter, "priority", ("policy", PolicyFilter), "shadow")
     list_select_related = ("organization",)
     search_fields = ("name", "prefix", "old_prefix", "organization__name")
     search_help_text = "Name, visible prefix or organisation"
     autocomplete_fields = ("organization",)
     readonly_fields = (
         *IN_WORDS.values(),
+        "owner",
         "id",
         "prefix",
         "how_it_stands",
@@ -81,7 +81,7 @@ class ApiKeyAdmin(TenantAdmin[ApiKey]):
     actions = ("rotate", "revoke")
     change_form_template = "admin/accounts/apikey/change_form.html"
     fieldsets = (
-        (None, {"fields": ("organization", "name")}),
+        (None, {"fields": ("owner", "name")}),
         ("State", {"fields": ("prefix", "how_it_stands", "previous", "id", "created_at", "last_used", "revoked_at")}),
         ("What it may do", {"fields": ("scopes", "allowed_models", "expires_at", "priority", "policy")}),
         (
@@ -115,11 +115,8 @@ class ApiKeyAdmin(TenantAdmin[ApiKey]):
     def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         if obj:
             return super().get_fieldsets(request, obj)
-        (_, first), _, *rest = self.fieldsets
-        return ((None, {"fields": (*first["fields"], "new_id")}), *rest)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        return (*self.readonly_fields, "organization") if obj else self.readonly_fields
+        _, _, *rest = self.fieldsets
+        return ((None, {"fields": ("organization", "name", "new_id")}), *rest)
 
     def formfield_for_foreignkey(self, db_field: ForeignKey[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "organization" and not admin.ModelAdmin.has_add_permission(self, request):
@@ -211,8 +208,7 @@ class ApiKeyAdmin(TenantAdmin[ApiKey]):
 
     @admin.display(description="organisation", ordering="organization__name")
     def owner(self, key: ApiKey) -> str:
-        url = reverse("admin:accounts_organization_change", args=[key.organization_id])
-        return format_html('<a href="{}">{}</a>', url, key.organization)
+        return page_of(self.seen_in, key.organization, key.organization)
 
     @admin.display(description="state")
     def how_it_stands(self, key: ApiKey) -> str:

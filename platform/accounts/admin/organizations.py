@@ -7,15 +7,14 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import Count, Field, Q, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
-from django.utils.html import format_html
 
 from accounts import describing
-from accounts.admin.access import IN_WORDS, TenantAdmin
+from accounts.admin.access import IN_WORDS, PolicyFilter, TenantAdmin
 from accounts.admin.forms import OrganizationForm, empty_choice
 from accounts.keys import resume, suspend
-from accounts.models import Member, Organization
+from accounts.models import ApiKey, Member, Organization
 from accounts.terms import DEFAULT_PRIORITY, LIMITS
+from common.links import list_of
 
 USUAL = "A customer gives its keys no more than this: no higher class, no laxer policy."
 
@@ -26,7 +25,17 @@ class MemberInline(admin.TabularInline[Member, Organization]):
     model = Member
     extra = 0
     autocomplete_fields = ("user",)
+    readonly_fields = ("person",)
     verbose_name_plural = "members: staff users who see only what is theirs"
+
+    def get_fields(self, request: HttpRequest, obj: Organization | None = None) -> Any:
+        may_name = self.has_add_permission(request, obj) or self.has_change_permission(request, obj)
+        return ("user" if may_name else "person", "role")
+
+    @admin.display(description="user")
+    def person(self, member: Member) -> str:
+        """Name somebody without Django's link, which leads those who only look to a refusal."""
+        return str(member.user)
 
 
 class SuspendedFilter(admin.SimpleListFilter):
@@ -52,7 +61,7 @@ class OrganizationAdmin(TenantAdmin[Organization]):
     form = OrganizationForm
     inlines = (MemberInline,)
     list_display = ("name", "state", "key_count", "limits", "priority", "policy")
-    list_filter = (SuspendedFilter, "priority", "policy")
+    list_filter = (SuspendedFilter, "priority", ("policy", PolicyFilter))
     search_fields = ("name", "id")
     readonly_fields = (*IN_WORDS.values(), "id", "state", "key_count", "created_at", "suspended_at")
     actions = ("suspend", "resume")
@@ -79,8 +88,8 @@ class OrganizationAdmin(TenantAdmin[Organization]):
     def key_count(self, organization: Organization) -> str:
         if organization._state.adding:
             return "0"
-        url = f"{reverse('admin:accounts_apikey_changelist')}?organization__id__exact={organization.pk}"
-        return format_html('<a href="{}">{}</a>', url, getattr(organization, "active_keys", 0))
+        number = getattr(organization, "active_keys", 0)
+        return list_of(self.seen_in, ApiKey, number, organization__id__exact=organization.pk)
 
     @admin.display
     def state(self, organization: Organization) -> str:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from console.pages import page, staff_page
+from records.models import RequestRecord
 from records.rates import OTHERS, Chart, Span, chart_of
 from records.triggers import SafetyTrigger
 
@@ -45,7 +46,7 @@ def show_safety(request: HttpRequest) -> HttpResponseBase:
         window=window,
         chart=chart,
         categories=_categories(chart, since),
-        last=triggers.select_related("organization", "key")[:LAST],
+        last=[(row, RequestRecord(pk=row.record_id)) for row in triggers.select_related("organization", "key")[:LAST]],
         lists=[(name, reverse(url)) for name, url, needs in _LISTS if request.user.has_perm(needs)],
     )
 

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
 
-from records.admin import links
+from common.links import LinkingAdmin, page_of
 from records.admin.dates import DateLinks
 from records.admin.export import CsvResponse
 
@@ -79,7 +79,7 @@ class LongChangeList(ChangeList):
         return self.dates.shown(moments.first(), moments.last())
 
 
-class LongListAdmin(admin.ModelAdmin[M]):
+class LongListAdmin(LinkingAdmin[M]):
     """Shows rows, the newest first, and exports them; they are not changed by hand."""
 
     lookups: ClassVar[frozenset[str]]  # what may be filtered by: there are indexes for it
@@ -129,12 +129,11 @@ class LongListAdmin(admin.ModelAdmin[M]):
 
     @admin.display(description="organisation")
     def owner(self, row: Any) -> str:
-        owner = row.organization
-        return links.page_of("accounts_organization", owner.pk, owner) if owner else str(row.organization_id)
+        return page_of(self.seen_in, row.organization, row.organization or row.organization_id)
 
     @admin.display(description="key")
     def key_name(self, row: Any) -> str:
-        return links.page_of("accounts_apikey", row.key.pk, row.key.name) if row.key else str(row.key_id)
+        return page_of(self.seen_in, row.key, row.key.name if row.key else row.key_id)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 
 from records.admin.filters import KeyFilter, ModelFilter, OrganizationFilter, of_key
 from records.admin.longlist import LongListAdmin
-from records.admin.triggers import list_of
+from records.admin.triggers import links_to
 from records.models import RequestRecord
 from records.waterfall import waterfall_of
 
@@ -69,7 +69,7 @@ class RequestRecordAdmin(LongListAdmin[RequestRecord]):
 
     @admin.display(description="safety triggers")
     def safety_triggers(self, record: RequestRecord) -> str:
-        return list_of(record.triggers.all())
+        return links_to(self.seen_in, record.triggers.all())
 
     @admin.display(description="tokens")
     def tokens(self, record: RequestRecord) -> str:

@@ -7,22 +7,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.utils import quote
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 
-from records.admin import links
+from common.links import list_of, page_of
 from records.admin.filters import ExactFilter, KeyFilter, OrganizationFilter, names_in
 from records.admin.longlist import LongListAdmin
+from records.models import RequestRecord
 from records.rates import USUAL, Span, chart_of
 from records.triggers import SafetyTrigger
-from safety.models import policy_names
+from safety.models import SafetyPolicy, policy_names
 
 SEE_TEXT = "records.view_trigger_text"
 SHOWN = 100  # of one request
@@ -92,24 +91,21 @@ class SafetyTriggerAdmin(LongListAdmin[SafetyTrigger]):
 
     @admin.display(description="policy")
     def judged_by(self, trigger: SafetyTrigger) -> str:
-        return links.list_of("safety_safetypolicy", trigger.policy, q=trigger.policy)
+        return list_of(self.seen_in, SafetyPolicy, trigger.policy, q=trigger.policy)
 
     @admin.display(description="request")
     def request(self, trigger: SafetyTrigger) -> str:
-        return links.page_of("records_requestrecord", trigger.record_id, trigger.record_id)
+        return page_of(self.seen_in, RequestRecord(pk=trigger.record_id), trigger.record_id)
 
     @admin.display(description="text")
     def visible_text(self, trigger: SafetyTrigger) -> str:
         return trigger.visible_text or "(not kept)"
 
 
-def list_of(triggers: QuerySet[SafetyTrigger]) -> str:
+def links_to(request: HttpRequest, triggers: QuerySet[SafetyTrigger]) -> str:
     """Return a request's triggers, linked."""
-    rows = [
-        (reverse("admin:records_safetytrigger_change", args=[quote(row.pk)]), row.category, row.action, row.side)
-        for row in triggers[:SHOWN]
-    ]
-    return format_html_join(mark_safe("<br>"), '<a href="{}">{} ({}, {})</a>', rows) or "-"
+    shown = [(page_of(request, row, f"{row.category} ({row.action}, {row.side})"),) for row in triggers[:SHOWN]]
+    return format_html_join(mark_safe("<br>"), "{}", shown) or "-"
 
 
 def span_of(parameters: Mapping[str, str], now: datetime) -> Span:

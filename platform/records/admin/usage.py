@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from django.contrib import admin
 
-from records.admin import links
+from common.links import list_of
 from records.admin.filters import KeyFilter, ModelFilter, OrganizationFilter
 from records.admin.longlist import LongListAdmin
-from records.models import DailyUsage
+from records.models import DailyUsage, RequestRecord
 
 
 def number(field: str) -> Callable[[DailyUsage], str]:
@@ -44,4 +44,4 @@ class DailyUsageAdmin(LongListAdmin[DailyUsage]):
         """Lead to the requests that a row counts."""
         day = {"created_at__year": row.day.year, "created_at__month": row.day.month, "created_at__day": row.day.day}
         whose = {"key__id__exact": row.key_id, "model": row.model, "outcome__exact": row.outcome}
-        return links.list_of("records_requestrecord", f"{row.requests:,}", **day, **whose)
+        return list_of(self.seen_in, RequestRecord, f"{row.requests:,}", **day, **whose)

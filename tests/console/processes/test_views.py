@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 import redis
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from console.processes import views
 from inference.protocol import drains, keys
+from tests.conftest import Staff
 from tests.console.processes.tools import GATEWAY, STARTED_AT, WORKER, beat
 
 pytestmark = pytest.mark.django_db
 
 PAGE = "/admin/console/workers/"
-
-
-@pytest.fixture
-def staff(client: Client) -> Callable[..., Client]:
-    """Log somebody in who has some permissions."""
-
-    def log_in(*names: str) -> Client:
-        user = User.objects.create_user("olga", is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=names))
-        client.force_login(user)
-        return client
-
-    return log_in
 
 
 def text_of(client: Client, path: str = PAGE) -> str:
@@ -104,7 +91,7 @@ def test_it_asks_the_database_as_often_for_any_number(
 
 
 @pytest.mark.parametrize("path", [PAGE, f"{PAGE}w-1/drain/"])
-def test_others_are_kept_out(client: Client, staff: Callable[..., Client], path: str) -> None:
+def test_others_are_kept_out(client: Client, staff: Staff, path: str) -> None:
     assert client.get(path).status_code == 302
     assert client.post(path).status_code == 302
     assert staff("view_streams").get(path).status_code == 403
@@ -155,7 +142,7 @@ class TestDrain:
     def test_it_refuses_one_that_nobody_knows(self, admin_client: Client, store: redis.Redis) -> None:
         assert admin_client.post(self.PATH).status_code == 404
 
-    def test_to_see_is_not_to_act(self, staff: Callable[..., Client], store: redis.Redis) -> None:
+    def test_to_see_is_not_to_act(self, staff: Staff, store: redis.Redis) -> None:
         beat(store, "w-1", WORKER)
         viewer = staff("view_processes")
         assert "Drain…" not in text_of(viewer)

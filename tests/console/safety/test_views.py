@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from records.models import SafetyTrigger
-from tests.conftest import Tenant
+from tests.conftest import Staff, Tenant
+from tests.records.rows import find
 
 pytestmark = pytest.mark.django_db
 
 PAGE = "/admin/console/safety/"
-
-
-def find(tenant: Tenant, position: int = 0, *, found_at: datetime | None = None, **facts: Any) -> SafetyTrigger:
-    found_at = found_at or timezone.now()
-    usual = {
-        "record_id": "msg_1", "organization": tenant.key.organization, "key": tenant.key, "model": "m",
-        "policy": "strict", "check_name": "patterns", "category": "secrets.jwt", "action": "enforce",
-        "side": "output", "score": 1.0, "span": "0a1b",
-    }  # fmt: skip
-    return SafetyTrigger.objects.create(
-        id=f"msg_1:patterns:output:{position}", position=position, found_at=found_at,
-        hour=int(found_at.timestamp()) // 3600, **usual | facts,
-    )  # fmt: skip
 
 
 def text_of(client: Client, query: str = "") -> str:
@@ -79,18 +64,15 @@ def test_it_asks_as_often_for_any_number(
         text_of(admin_client)
 
 
-def test_others_are_kept_out(client: Client) -> None:
+def test_others_are_kept_out(client: Client, staff: Staff) -> None:
     assert client.get(PAGE).status_code == 302
-    client.force_login(User.objects.create_user("olga", is_staff=True))
-    assert client.get(PAGE).status_code == 403
+    assert staff("view_streams").get(PAGE).status_code == 403
 
 
-def test_links_lead_where_one_may_go(client: Client, alice: Tenant) -> None:
+def test_links_lead_where_one_may_go(staff: Staff, alice: Tenant) -> None:
     find(alice, 1)
-    user = User.objects.create_user("olga", is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename="view_safetytrigger"))
-    client.force_login(user)
-    page = text_of(client)
+    page = text_of(staff("view_safetytrigger"))
     assert all(name in page for name in ("alpha", "alice", "msg_1"))
+    assert "/admin/records/safetytrigger/msg_5F1" in page
     for other in ("accounts/organization", "accounts/apikey", "records/requestrecord", "safety/safetypolicy"):
         assert f"/admin/{other}/" not in page

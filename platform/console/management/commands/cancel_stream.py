@@ -5,18 +5,18 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+import redis
+from django.core.management.base import CommandError
 
-from common.redis import connection
 from console.live.log import Expired, NoSuchMessage, Standing, ask_to_end, standing, wait_for_end
-from console.live.redis_errors import told
 from console.live.streams import find_stream
+from console.management.redis_command import RedisCommand
 from records.models import RequestRecord
 
 PATIENCE_S = 5.0
 
 
-class Command(BaseCommand):
+class Command(RedisCommand):
     """Cancel a stream."""
 
     help = "End a message as its client can: its stream ends with `cancelled`. What has ended stays as it is."
@@ -24,19 +24,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("message", metavar="MESSAGE", help="its id, as `manage.py streams` lists it")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def act(self, client: redis.Redis, **options: Any) -> None:
         message_id = options["message"]
-        with told():
-            try:
-                before = standing(connection(), message_id)
-                if before.outcome:
-                    self.stdout.write(f"{message_id} had ended before: {before.outcome}.")
-                    return
-                ask_to_end(connection(), message_id)
-                now = wait_for_end(connection(), message_id, patience_s=PATIENCE_S)
-                self.stdout.write(_told(message_id, now))
-            except (NoSuchMessage, Expired) as error:
-                self.stdout.write(f"{message_id} had ended before: {_recorded(message_id, error)}.")
+        try:
+            before = standing(client, message_id)
+            if before.outcome:
+                self.stdout.write(f"{message_id} had ended before: {before.outcome}.")
+                return
+            ask_to_end(client, message_id)
+            now = wait_for_end(client, message_id, patience_s=PATIENCE_S)
+            self.stdout.write(_told(client, message_id, now))
+        except (NoSuchMessage, Expired) as error:
+            self.stdout.write(f"{message_id} had ended before: {_recorded(message_id, error)}.")
 
 
 def _recorded(message_id: str, error: Exception) -> str:
@@ -47,12 +46,12 @@ def _recorded(message_id: str, error: Exception) -> str:
     return outcome or "its stream has expired"
 
 
-def _told(message_id: str, now: Standing) -> str:
+def _told(client: redis.Redis, message_id: str, now: Standing) -> str:
     if now.outcome == "cancelled":
         return f"{message_id} is cancelled."
     if now.outcome:
         return f"{message_id} ended before it could be cancelled: {now.outcome}."
-    found = find_stream(connection(), message_id)
+    found = find_stream(client, message_id)
     if found and found.worker:
         return f"{message_id} is asked to end. Its worker, {found.worker}, has not done so yet."
     return f"{message_id} is asked to end. No worker has it yet: the first that takes it, or its timeout, ends it."

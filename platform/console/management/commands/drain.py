@@ -6,18 +6,18 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
+import redis
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from common.redis import connection
-from console.live.redis_errors import told
-from console.processes.draining import CannotDrain, ask, left_after
+from console.management.redis_command import RedisCommand
+from console.processes.draining import CannotDrain, ask, wait_for
 from console.processes.running import Process, Running, look
 
 MARGIN_S = 10.0  # to see the request, and to end
 
 
-class Command(BaseCommand):
+class Command(RedisCommand):
     """Drain workers and gateways."""
 
     help = (
@@ -31,26 +31,27 @@ class Command(BaseCommand):
         parser.add_argument("--all-workers", action="store_true", help="all workers that run")
         parser.add_argument("--wait", action="store_true", help="until they have ended; exit status 1 if one does not")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def act(self, client: redis.Redis, **options: Any) -> None:
         if bool(options["processes"]) == options["all_workers"]:
             raise CommandError("Expected the ids of processes, or --all-workers.")
-        with told():
-            running = look(connection())
-            chosen = _chosen(running, options["processes"], options["all_workers"])
-            try:
-                for process in chosen:
-                    ask(connection(), process)
-                    self.stdout.write(f"{process.id} is asked to drain.")
-            except CannotDrain as error:
-                raise CommandError(str(error)) from None
-            if options["wait"]:
-                self._wait(chosen)
+        chosen = _chosen(look(client), options["processes"], options["all_workers"])
+        try:
+            for process in chosen:
+                ask(client, process)
+                self.stdout.write(f"{process.id} is asked to drain.")
+        except CannotDrain as error:
+            raise CommandError(str(error)) from None
+        if options["wait"]:
+            self._wait(client, chosen)
 
-    def _wait(self, chosen: Sequence[Process]) -> None:
-        left = left_after(connection(), chosen, settings.SLUICE.drain_s + MARGIN_S)
-        if left:
-            raise CommandError(f"Still there: {', '.join(left)}.")
-        self.stdout.write("Drained." if len(chosen) == 1 else f"All {len(chosen)} drained.")
+    def _wait(self, client: redis.Redis, chosen: Sequence[Process]) -> None:
+        left = wait_for(client, chosen, settings.SLUICE.drain_s + MARGIN_S)
+        for name in left.silent:
+            self.stdout.write(f"{name} fell silent without leaving: it died, or hangs.")
+        if left.running:
+            raise CommandError(f"Still there: {', '.join(left.running)}.")
+        if not left.silent:
+            self.stdout.write("Drained." if len(chosen) == 1 else f"All {len(chosen)} drained.")
 
 
 def _chosen(running: Running, ids: Sequence[str], all_workers: bool) -> list[Process]:

@@ -8,14 +8,14 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+import redis
+from django.core.management.base import CommandError
 
-from common.redis import connection
 from console.live.log import Expired, NoSuchMessage, frames, standing
-from console.live.redis_errors import told
+from console.management.redis_command import RedisCommand
 
 
-class Command(BaseCommand):
+class Command(RedisCommand):
     """Replay a stream."""
 
     help = "Print the stream of a message from its log, as it was sent. One that still runs is printed as far as it is."
@@ -24,16 +24,15 @@ class Command(BaseCommand):
         parser.add_argument("message", metavar="MESSAGE", help="its id, as `manage.py streams --ended` lists it")
         parser.add_argument("--from", type=_event_id, default=1, dest="first", metavar="ID", help="first event (1)")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def act(self, client: redis.Redis, **options: Any) -> None:
         message_id, first = options["message"], options["first"]
-        with told():
-            try:
-                now = standing(connection(), message_id)
-                if first > now.last_id:
-                    raise CommandError(f"--from {first}: the stream of {message_id} has {now.last_id} events so far.")
-                self._write(frames(connection(), message_id, first=first))
-            except (NoSuchMessage, Expired) as error:
-                raise CommandError(str(error)) from None
+        try:
+            now = standing(client, message_id)
+            if first > now.last_id:
+                raise CommandError(f"--from {first}: the stream of {message_id} has {now.last_id} events so far.")
+            self._write(frames(client, message_id, first=first))
+        except (NoSuchMessage, Expired) as error:
+            raise CommandError(str(error)) from None
         if not now.outcome:
             self.stderr.write(f"{message_id} still runs: this is what there is so far.")
 

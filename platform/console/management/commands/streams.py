@@ -9,18 +9,18 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+import redis
+from django.core.management.base import CommandError
 
 from accounts.models import Organization
-from common.redis import connection
 from console.live.columns import Column, lines_of, width_of
 from console.live.names import Names, names_of
-from console.live.redis_errors import told
 from console.live.shown import age_text, ms_text
 from console.live.streams import LiveStream, ended_streams, open_streams
+from console.management.redis_command import RedisCommand
 
 
-class Command(BaseCommand):
+class Command(RedisCommand):
     """List the streams that are open or queued."""
 
     help = (
@@ -33,17 +33,16 @@ class Command(BaseCommand):
         parser.add_argument("--ended", action="store_true", help="also those that ended and can still be read again")
         parser.add_argument("--json", action="store_true", help="a JSON list, with more fields")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def act(self, client: redis.Redis, **options: Any) -> None:
         organization = _id_of(options["org"]) if options["org"] else ""
-        with told():
-            found = open_streams(connection())
-            known = {stream.id for stream in found}
-            ended = ended_streams(connection()) if options["ended"] else iter(())
-            streams = [
-                stream
-                for stream in chain(found, (stream for stream in ended if stream.id not in known))
-                if organization in ("", stream.organization)
-            ]
+        found = open_streams(client)
+        known = {stream.id for stream in found}
+        ended = ended_streams(client) if options["ended"] else iter(())
+        streams = [
+            stream
+            for stream in chain(found, (stream for stream in ended if stream.id not in known))
+            if organization in ("", stream.organization)
+        ]
         names = names_of(streams)
         if options["json"]:
             self.stdout.write(json.dumps([_fields(stream, names) for stream in streams], indent=2))

@@ -1,7 +1,7 @@
 // Draws the charts that the page describes in its JSON, with uPlot. Nothing here knows what they are about.
 "use strict";
 
-const Charts = (() => {
+(() => {
   const HEIGHT = 200;
   const AXIS = 68; // the width of a vertical axis
   const LABEL = 52; // and of a label of a horizontal one
@@ -35,15 +35,20 @@ const Charts = (() => {
   // Colours are the page's, so that its dark mode is the charts', too.
 
   const colours = () => {
-    const style = getComputedStyle(document.documentElement);
-    const of = (name) => style.getPropertyValue(name).trim();
-    return {
+    const probe = document.body.appendChild(document.createElement("span")); // where a pair of colours becomes one
+    const of = (name) => {
+      probe.style.color = `var(${name})`;
+      return getComputedStyle(probe).color;
+    };
+    const found = {
       ink: of("--body-quiet-color"),
       grid: of("--hairline-color"),
       paper: of("--body-bg"),
       target: of("--console-bad"),
       series: Array.from({ length: 10 }, (_, place) => of(`--slo-${place + 1}`)),
     };
+    probe.remove();
+    return found;
   };
   const font = (size) => `${size}px system-ui, sans-serif`;
 
@@ -223,6 +228,5 @@ const Charts = (() => {
   new ResizeObserver(resize).observe(document.querySelector(".slo-charts"));
   new MutationObserver(draw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-
-  return { draw };
+  document.addEventListener("refreshed", draw);
 })();

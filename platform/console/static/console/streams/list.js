@@ -7,22 +7,28 @@ const LIVE = {
   live: "Live",
   paused: "Paused while hidden",
   lost: "Connection lost: trying again",
+  leaving: "This gateway is going away: reconnecting",
   silent: "Nobody computes the table: do Celery and Redis run?",
-  refused: "No live updates now: trying again. If this stays, reload the page",
+  refused: "No live updates now: trying again",
   over: "No live updates any more: log in again",
+  outdated: "This page and the server are of different versions: reload it",
 };
+const RELOADED = "streams-reloaded-for"; // the version for which that was tried
 
 const page = document.getElementById("streams");
 const form = document.getElementById("filters");
 const body = document.getElementById("rows");
 const blank = document.getElementById("row").content.querySelector("tr");
 const all = document.getElementById("all");
+const mayCancel = all !== null;
 const detailUrl = new URL(".", location.href).pathname;
 const pageSize = Number(page.dataset.pageSize);
+const mostCancelled = Number(page.dataset.mostCancelled);
 const element = (id) => document.getElementById(id);
 
 const rows = new Rows();
 const drawn = new Map(); // by message: the row of the document, its cells, what they say
+const selected = new Set(history.state?.selected); // of all pages; it outlives reloads, and ways back to this page
 const wish = { search: "", filters: {}, sort: page.dataset.sort, page: Number(page.dataset.page) };
 let isLive = false; // whether we know more than the document
 let at = 1; // the page that is shown
@@ -40,7 +46,11 @@ function noteWish() {
   for (const name of FILTERS) if (wish.filters[name]) query.set(name, wish.filters[name]);
   if (wish.sort) query.set("o", wish.sort);
   if (wish.page > 1) query.set("page", wish.page);
-  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+  history.replaceState(history.state, "", query.size ? `?${query}` : location.pathname);
+}
+
+function noteSelection() {
+  history.replaceState({ selected: [...selected] }, "");
 }
 
 function draw() {
@@ -73,7 +83,7 @@ function drawRows(shown) {
   let place = body.firstElementChild;
   for (const row of shown) {
     const { line, cells } = drawn.get(row.id) ?? begin(row.id);
-    const texts = textsOf(row, now);
+    const texts = textsOf(row, now, rows.placeOf(row));
     for (const name in cells) setText(cells[name], texts[name]);
     if (cells.state.dataset.state !== row.state) cells.state.dataset.state = row.state;
     if (line === place) place = place.nextElementSibling;
@@ -88,6 +98,7 @@ function begin(id) {
   for (const control of line.querySelectorAll("input, button")) {
     control.value = id;
     control.setAttribute("aria-label", `${control.type === "checkbox" ? "Select" : "Cancel"} ${id}`);
+    if (control.type === "checkbox") control.checked = selected.has(id);
   }
   line.querySelector("a").href = `${detailUrl}${encodeURIComponent(id)}/`;
   return keep(id, line);
@@ -129,15 +140,38 @@ function drawHeads() {
 }
 
 function drawSelection() {
-  const button = element("cancel-selected");
-  if (!button) return;
+  if (!mayCancel) return;
   const boxes = [...body.querySelectorAll("input")];
-  const number = boxes.filter((box) => box.checked).length;
-  button.disabled = number === 0;
-  setText(element("num-selected"), number ? `${COUNT.format(number)} selected` : "");
+  const shown = boxes.filter((box) => box.checked).length;
+  const parts = [`${COUNT.format(selected.size)} selected`];
+  if (selected.size > shown) parts.push(`${COUNT.format(selected.size - shown)} of them not shown here`);
+  if (selected.size > mostCancelled) parts.push(`no more than ${COUNT.format(mostCancelled)} can be cancelled at once`);
+  element("cancel-selected").disabled = selected.size === 0 || selected.size > mostCancelled;
+  element("clear-selected").hidden = selected.size === 0;
+  setText(element("num-selected"), selected.size ? parts.join(", ") : "");
   all.hidden = false;
-  all.checked = number > 0 && number === boxes.length;
-  all.indeterminate = number > 0 && number < boxes.length;
+  all.disabled = boxes.length === 0;
+  all.checked = shown > 0 && shown === boxes.length;
+  all.indeterminate = shown > 0 && shown < boxes.length;
+}
+
+/** Select rows of the document, or no longer. */
+function select(boxes, isSelected) {
+  for (const box of boxes) {
+    box.checked = isSelected;
+    if (isSelected) selected.add(box.value);
+    else selected.delete(box.value);
+  }
+  noteSelection();
+  drawSelection();
+}
+
+/** Forget what was selected and has ended. */
+function dropEnded() {
+  if (!selected.size) return;
+  const [ids, before] = [rows.ids(), selected.size];
+  for (const id of selected) if (!ids.has(id)) selected.delete(id);
+  if (selected.size < before) noteSelection();
 }
 
 function setText(where, text) {
@@ -175,31 +209,58 @@ for (const [id, step] of [["before", -1], ["after", 1]]) {
     wishFor({ page: at + step });
   });
 }
-body.addEventListener("change", drawSelection);
-all?.addEventListener("change", () => {
-  for (const box of body.querySelectorAll("input")) box.checked = all.checked;
-  drawSelection();
-});
+if (mayCancel) {
+  body.addEventListener("change", (event) => select([event.target], event.target.checked));
+  all.addEventListener("change", () => select(body.querySelectorAll("input"), all.checked));
+  element("clear-selected").addEventListener("click", () => {
+    selected.clear();
+    select(body.querySelectorAll("input"), false);
+    all.focus();
+  });
+  element("selected").addEventListener("formdata", ({ formData }) => {
+    if (selected.size > mostCancelled) return; // one alone is cancelled: its button needs none of them
+    for (const id of selected) if (!drawn.has(id)) formData.append("message", id);
+  });
+}
+
+/** Reload a page of another version, once: filters and selection stay. It may be the server that is older. */
+function reload(shape) {
+  isLive = false;
+  if (sessionStorage.getItem(RELOADED) === shape) return showState("outdated");
+  sessionStorage.setItem(RELOADED, shape);
+  location.reload();
+}
+
+function showState(state, why = "") {
+  const live = element("live");
+  if (live.dataset.state !== state) live.dataset.state = state;
+  setText(live, why ? `${why} Reconnecting` : LIVE[state]);
+}
 
 readForm();
-for (const line of body.children) keep(line.dataset.id, line);
+for (const line of body.children) {
+  const box = keep(line.dataset.id, line).line.querySelector("input");
+  if (box) box.checked = selected.has(box.value); // not what the browser remembers of another row in its place
+}
 drawSelection();
 new Feed(page.dataset.live, {
   onWhole(table) {
+    if (table.shape !== SHAPE) return reload(table.shape);
+    sessionStorage.removeItem(RELOADED);
     rows.replace(table);
     isLive = true;
+    showState("live");
+    dropEnded();
     drawOptions();
     draw();
   },
   onChanges(changes) {
+    if (!isLive) return showState("outdated"); // they belong to a table that was not taken
     rows.change(changes);
+    showState("live");
+    if (changes.gone.length) dropEnded();
     if (changes.rows.length || changes.gone.length) drawOptions();
     draw();
   },
-  onState(state) {
-    const live = element("live");
-    if (live.dataset.state === state) return;
-    live.dataset.state = state;
-    setText(live, LIVE[state]);
-  },
+  onState: showState,
 });
