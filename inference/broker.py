@@ -18,7 +18,7 @@ from inference.protocol.metrics import Tally
 from inference.protocol.minutes import MinuteTally
 from inference.protocol.outcomes import OUTCOMES
 from inference.protocol.progress import Progress, encode_ids, progress_of
-from inference.protocol.reports import Settlement, Trigger
+from inference.protocol.reports import LOGGED, Settlement, Trigger, common_in
 from inference.room import Room
 from inference.tail import Batch
 from inference.transcript import Transcript
@@ -151,6 +151,11 @@ class Broker:
         progress = Progress() if previous == "0" else self._progress(claim.id)
         progress.outcome = outcome if outcome in OUTCOMES else progress.outcome
         return Taken(cancel=cancel, progress=progress, waited_ms=float(waited))
+
+    def common_of(self, message_id: str) -> dict[str, Any] | None:
+        """Return what each report says of a message, by its log; None when that is gone."""
+        found = self._retry(lambda: self._redis.hmget(keys.meta(message_id), LOGGED))
+        return common_in(message_id, cast(list[bytes | None], found))
 
     def claims_of(self, reply: Any) -> list[Claim]:
         """Read the reply of `claim`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import redis
@@ -15,7 +15,7 @@ from inference.faults import fault_of
 from inference.generation import Generation
 from inference.protocol.outcomes import CANCEL_REASONS, CancelReason, Outcome
 from inference.protocol.progress import Progress
-from inference.protocol.reports import Settlement
+from inference.protocol.reports import Settlement, common_of
 from inference.protocol.requests import GenerationRequest, NewerVersion, PayloadError
 from inference.protocol.settings import Settings
 from inference.safety.book import NotReady, PolicyBook, UnknownPolicy
@@ -65,7 +65,7 @@ class Intake:
         if taken is None:
             return None
         if taken.progress.outcome is not None:  # its worker died between the last event and the settlement
-            self._settle(Transcript(claim, taken), request)
+            self._settle(Transcript(claim, taken), common_of(request))
             return None
         try:
             checks = self._book.checks_of(request.policy)
@@ -79,7 +79,7 @@ class Intake:
             self._end_unopened(Transcript(claim, taken), request, error)
             return None
         if self._end_at_once(generation, claim, taken):
-            self._settle(generation, request, self._ending(generation))
+            self._settle(generation, common_of(request), self._ending(generation))
             return None
         return generation
 
@@ -97,18 +97,21 @@ class Intake:
         logger.error("%s: cannot be begun: %s", transcript.id, fault_of(error))
         message = str(error) if isinstance(error, UnknownPolicy) else "The worker failed on this request."
         transcript.fail("error", kind="api_error", message=message)
-        self._settle(transcript, request, self._ending(transcript))
+        self._settle(transcript, common_of(request), self._ending(transcript))
 
     def _end_unread(self, claim: Claim, outcome: Outcome) -> None:
-        """End a message of which nothing is known but its log."""
+        """End a message of which nothing is known but its log, and settle it by that."""
         taken = self._take(claim)
-        if taken is None or taken.progress.outcome is not None:
+        common = self._broker.common_of(claim.id)
+        if taken is None or common is None:
             self._write(claim.id, self._broker.discard(claim))
             return
-        transcript = Transcript(claim, taken)
-        kind = "timeout_error" if outcome == "timeout" else "api_error"
-        transcript.fail(outcome, kind=kind, message="No worker could read this request.")
-        self._write(claim.id, self._ending(transcript), self._broker.discard(claim))
+        transcript, ending = Transcript(claim, taken), []
+        if taken.progress.outcome is None:
+            kind = "timeout_error" if outcome == "timeout" else "api_error"
+            transcript.fail(outcome, kind=kind, message="No worker could read this request.")
+            ending.append(self._ending(transcript))
+        self._settle(transcript, common, *ending)
 
     def _take(self, claim: Claim) -> Taken | None:
         try:
@@ -126,8 +129,8 @@ class Intake:
         """Return the call that writes the end of a message that will not run."""
         return self._broker.append(transcript, transcript.take())
 
-    def _settle(self, transcript: Transcript, request: GenerationRequest, *before: Call) -> None:
-        settlement = transcript.settlement(request, self._worker)
+    def _settle(self, transcript: Transcript, common: Mapping[str, Any], *before: Call) -> None:
+        settlement = transcript.settlement(common, self._worker)
         accounting = self._broker.account(settlement, transcript.pen)
         *_, reply = self._write(transcript.id, *before, accounting, self._broker.settle(settlement, transcript.pen))
         if reply == SETTLED:

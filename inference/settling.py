@@ -11,7 +11,7 @@ import redis
 
 from inference.broker import OVERTAKEN, SETTLED, Asked, Broker, Call
 from inference.generation import Generation
-from inference.protocol.reports import Settlement
+from inference.protocol.reports import Settlement, common_of
 from inference.protocol.requests import GenerationRequest
 from inference.recovery import Recovery
 from inference.running import Running
@@ -44,7 +44,7 @@ class Settler:
                 yield call, partial(self._heed_settlement, generation, call)
 
     def _settlement(self, generation: Generation) -> Settlement:
-        return generation.settlement(generation.request, self._broker.worker)
+        return generation.settlement(common_of(generation.request), self._broker.worker)
 
     def _heed_report(self, generation: Generation, count: int, reply: Any) -> None:
         if isinstance(reply, redis.ResponseError):

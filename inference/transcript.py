@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 from inference.claims import Claim, Taken
 from inference.protocol.events import MessageEvents
 from inference.protocol.outcomes import Outcome
-from inference.protocol.reports import Settlement, common_of
-from inference.protocol.requests import GenerationRequest
+from inference.protocol.reports import Settlement
 from inference.tail import Batch, Tail
 
 ASK_S = 0.05  # how often a message that releases nothing looks for its cancel
@@ -83,16 +84,16 @@ class Transcript:
         self._add(self._events.error(kind=kind, message=message))
         self._close(outcome)
 
-    def settlement(self, request: GenerationRequest, worker: str) -> Settlement:
-        """Return the one account of this message, the same each time."""
-        self._account = self._account or self._sum_up(request, worker)
+    def settlement(self, common: Mapping[str, Any], worker: str) -> Settlement:
+        """Return the one account of this message, the same each time; `common` is what each report says."""
+        self._account = self._account or self._sum_up(common, worker)
         return self._account
 
-    def _sum_up(self, request: GenerationRequest, worker: str) -> Settlement:
+    def _sum_up(self, common: Mapping[str, Any], worker: str) -> Settlement:
         assert self.outcome is not None, "only an ended message is settled"
         first = self._first_token_at
         return Settlement(
-            **common_of(request),
+            **common,
             outcome=self.outcome,
             output_tokens=self.released,
             cached_tokens=self.cached_tokens,

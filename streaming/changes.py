@@ -43,7 +43,7 @@ class Changes:
         if taken := USES.take():
             try:
                 await self._redis.zadd(USED, taken, gt=True)
-            except (RedisError, OSError):
+            except BaseException:  # this task's end, too: whoever ends it tells once more
                 USES.give_back(taken)
                 raise
 

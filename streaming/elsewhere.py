@@ -1,4 +1,4 @@
-"""What another kind of process serves: a 404 that says which."""
+"""What this kind of process does not serve: a 404 that says which does."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from streaming.cors import Application, Cors
 _NO_ORIGINS = Cors("")  # for answers that `around` adds to
 
 
-def elsewhere(lack: str, whose: str, *, cors: Cors) -> Application:
-    """Return an application that serves nothing: `lack` says why, `whose` are the paths."""
+def elsewhere(why: str, *, cors: Cors) -> Application:
+    """Return an application that serves nothing, and says why of each `{request}`."""
 
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        error = NotFound(f"{lack} {scope['method']} {scope['path']} is for {whose}.", code="unknown_url")
+        request = f"{scope['method']} {scope['path']}"
+        error = NotFound(why.format(request=request), code="unknown_url")
         await error_answer(error, new_id("req"), scope=scope, cors=_NO_ORIGINS).send(send)
 
     return cors.around(refuse)

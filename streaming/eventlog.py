@@ -17,7 +17,7 @@ from inference.protocol.opening import first_frame, longest_life_s, opening
 from inference.protocol.outcomes import QUEUE_SHARE, CancelReason
 from inference.protocol.progress import Entry, Progress, further
 from inference.protocol.queueing import head_start_ms
-from inference.protocol.reports import Delivery
+from inference.protocol.reports import LOGGED, Delivery, common_in
 from inference.protocol.requests import GenerationRequest
 from inference.protocol.settings import Settings
 
@@ -151,14 +151,14 @@ class EventLog:
         if found == 0:
             raise NotFound(f"There is no message {message_id}.")
         age_ms, length, *known = rest
-        facts = _facts(message_id, organization.encode(), *known)
+        facts = common_in(message_id, (organization.encode(), *known))
+        assert facts is not None, "who opens a log says all of it"
         return Joined(ended=found == ENDED, age_ms=float(age_ms), length=length, facts=facts)
 
     async def facts(self, message_id: str) -> dict[str, Any] | None:
         """Return what a `Report` says of a message, None when its log is gone."""
-        names = ["organization", "key", "model", "created_at", "input_tokens", "detached"]
-        found = cast(list[Any], await self._redis.hmget(keys.meta(message_id), names))
-        return None if None in found[:-1] else _facts(message_id, *found)
+        found = await self._redis.hmget(keys.meta(message_id), LOGGED)
+        return common_in(message_id, cast(list[bytes | None], found))
 
     async def check(self, message_id: str, organization: str) -> bool:
         """Say whether a message has ended, without becoming its reader; raise as `join` does."""
@@ -250,23 +250,3 @@ class EventLog:
             return await self._redis.evalsha(scripts.sha_of(script), len(names), *names, *arguments)
         except NoScriptError:  # first use, or Redis has restarted
             return await self._redis.eval(script, len(names), *names, *arguments)
-
-
-def _facts(
-    message_id: str,
-    organization: bytes,
-    key: bytes,
-    model: bytes,
-    created_at: bytes,
-    input_tokens: bytes,
-    detached: bytes | None,
-) -> dict[str, Any]:
-    return {
-        "id": message_id,
-        "organization": organization.decode(),
-        "key": key.decode(),
-        "model": model.decode(),
-        "created_at": float(created_at),
-        "input_tokens": int(input_tokens),
-        "detached": detached is not None,
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from inference.protocol.policies import Action, Side
 from inference.protocol.requests import GenerationRequest, known_fields
 
 VERSION = 1
+LOGGED = ("organization", "key", "model", "created_at", "input_tokens", "detached")  # fields of `keys.meta`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,22 @@ def common_of(request: GenerationRequest) -> dict[str, Any]:
         "created_at": request.created_at,
         "input_tokens": len(request.prompt_ids),
         "detached": request.detached,
+    }
+
+
+def common_in(message_id: str, logged: Sequence[bytes | None]) -> dict[str, Any] | None:
+    """Return the same of a message whose log says `LOGGED`, None where it says nothing."""
+    organization, key, model, created_at, input_tokens, detached = logged
+    if organization is None or key is None or model is None or created_at is None or input_tokens is None:
+        return None
+    return {
+        "id": message_id,
+        "organization": organization.decode(),
+        "key": key.decode(),
+        "model": model.decode(),
+        "created_at": float(created_at),
+        "input_tokens": int(input_tokens),
+        "detached": detached is not None,
     }
 
 

@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from common.errors import ApiError, AuthenticationFailed, PermissionDenied
+from streaming.batches.counting import Counting
 from streaming.batches.database import Callers, Database, items_after, recorded
 from streaming.batches.ends import Ends
 from streaming.batches.results import LOST, errored, stopped
@@ -41,9 +42,10 @@ class Beginning:
         running: dict[str, Running],
         ends: Ends,
         telling: Telling,
+        counting: Counting,
     ) -> None:
         self._redis, self._database, self._submission, self._room = client, database, submission, room
-        self._running, self._ends, self._telling = running, ends, telling
+        self._running, self._ends, self._telling, self._counting = running, ends, telling, counting
         self._callers = Callers(database)
         self._turns = Turns()
 
@@ -85,6 +87,7 @@ class Beginning:
 
     def _refuse(self, batch: BatchRun, item: Item, error: ApiError) -> None:
         self._telling.refused(item.id, batch.id, item.stages, error)
+        self._counting.refused(batch.organization, item.prepared.model if item.prepared else "", error)
         self._ends.add(batch, stopped(item.id, errored(error)))
 
     async def _take(self, batch: BatchRun) -> Item | None:

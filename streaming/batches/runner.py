@@ -21,13 +21,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
 from batches.models import Kind
-from inference.protocol.minutes import MinuteTally
 from inference.protocol.quotas import long_lease_ms, renewing
-from inference.protocol.reports import Settlement
 from inference.protocol.settings import SettingError, Settings
 from inference.protocol.tracing import open_spans
 from streaming.batches.beginning import Beginning
 from streaming.batches.collecting import Collecting
+from streaming.batches.counting import Counting
 from streaming.batches.database import Database, open_batches
 from streaming.batches.ends import Ends
 from streaming.batches.lease import Lease
@@ -99,15 +98,17 @@ class Runner:
         self._running: dict[str, Running] = {}
         self._database = database = Database()
         self._log = log = EventLog(client, settings)
-        self._minutes = MinuteTally()
-        self._reaper = Reaper(log, settings, gateway=self._name, note=self._note)
+        self._counting = Counting(log, runner=self._name)
+        self._reaper = Reaper(log, settings, gateway=self._name, note=self._counting.settled)
         catalog = Catalog(client, settings, templates=TEMPLATES)
         telling = Telling(log, spans, runner=self._name)
         self._room = Room(client, catalog, settings, self._running)
         self._ends = Ends(log, database, self._running, log_ttl_s=settings.event_log_ttl_s)
         self._collecting = Collecting(client, log, database, self._running, self._ends, telling)
         submission = Submission(log, catalog, settings, self._room, telling)
-        self._beginning = Beginning(client, database, submission, self._room, self._running, self._ends, telling)
+        self._beginning = Beginning(
+            client, database, submission, self._room, self._running, self._ends, telling, self._counting
+        )
         self._refresh_due = self._reserve_due = 0.0
 
     def close(self) -> None:
@@ -127,6 +128,7 @@ class Runner:
             goes_on = await self._collecting.sweep(self._batches.values())
             goes_on |= await self._beginning.fill(self._batches.values())
             await self._ends.store()
+            await self._counting.flush()  # not before: a refusal that is not stored comes again
             if not goes_on:
                 await asyncio.sleep(POLL_S)
 
@@ -166,8 +168,4 @@ class Runner:
         """Have a message end: by its worker, or here where none is at it."""
         await self._log.cancel(one.id, "cancelled")
         await self._reaper.end_idle(one.id, one.model)
-        while call := self._minutes.call(self._name):
-            self._minutes.added(await self._log.run(*call))
-
-    def _note(self, settlement: Settlement) -> None:
-        self._minutes.of(settlement.model, settlement.organization).settled(settlement)
+        await self._counting.flush()

@@ -20,6 +20,7 @@ from inference.protocol.metrics import LIMITED, Tally
 from inference.protocol.minutes import ANSWERS, GOOD, MinuteTally
 from inference.protocol.opening import first_frame, opening
 from inference.protocol.quotas import MINUTE_S, Period, accounting, renewing
+from inference.protocol.reports import common_of
 from inference.room import Room
 from inference.transcript import Transcript
 from quotas.admission import admit, give_back
@@ -89,7 +90,7 @@ def test_a_message_is_queued_written_and_settled(life: Life) -> None:
     transcript = life.claim()
     transcript.fail("error", kind="api_error", message="On purpose.")
     assert life.ask(*broker.append(transcript, transcript.take())) == b""
-    settlement = transcript.settlement(life.request, "w")
+    settlement = transcript.settlement(common_of(life.request), "w")
     assert life.ask(*broker.account(settlement, transcript.pen)) == 1
     assert life.ask(*broker.settle(settlement, transcript.pen)) == 1
     assert life.cluster.exists(*QUEUE) == 0

@@ -9,7 +9,7 @@ from inference.detokenizer import Vocabulary
 from inference.engines.base import StepOutput
 from inference.generation import Generation
 from inference.protocol.progress import Progress, progress_of
-from inference.protocol.reports import Settlement
+from inference.protocol.reports import Settlement, common_of
 from tests.inference.logs import Log, byte_tokenizer, feed
 
 
@@ -24,7 +24,7 @@ def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
 
 
 def settlement_of(generation: Generation) -> Settlement:
-    return generation.settlement(generation.request, "w")
+    return generation.settlement(common_of(generation.request), "w")
 
 
 @pytest.fixture

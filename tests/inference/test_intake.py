@@ -118,6 +118,7 @@ def test_a_payload_that_nobody_can_read_is_settled_away(bench: Bench, caplog: py
     assert bench.submitted == ["msg_2"]
     assert bench.events()[-1]["error"]["type"] == "api_error"
     assert not bench.store.hexists(keys.payloads(MODEL), "msg_1")
+    assert bench.outcomes == ["error"], "its log says enough for a record"
     assert "msg_1: its payload cannot be read" in caplog.text
     assert "of mine" not in caplog.text
 
@@ -141,6 +142,7 @@ def test_a_request_for_newer_workers_does_not_wait_for_ever(bench: Bench) -> Non
     bench.age(seconds=61)
     bench.turn()
     assert bench.events()[-1]["error"]["type"] == "timeout_error"
+    assert bench.outcomes == ["timeout"]
     assert bench.is_forgotten()
 
 

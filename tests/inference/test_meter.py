@@ -108,7 +108,7 @@ def test_what_is_settled_twice_is_counted_once(bench: Bench) -> None:
     bench.turn()
     generation = bench.worker._running["msg_1"]
     bench.turn(StepOutput("msg_1", (), "end_of_text"))
-    settling = bench.worker._broker.settle(generation.settlement(generation.request, "w"), generation.pen)
+    settling = bench.worker._broker.settle(generation.settlement(common_of(generation.request), "w"), generation.pen)
     bench.worker._broker.exchange([settling, settling])
 
     assert bench.store.hgetall(keys.outcomes("m")) == {b"end_turn": b"1"}

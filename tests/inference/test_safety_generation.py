@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from inference.detokenizer import Vocabulary
 from inference.engines.base import StepOutput
 from inference.protocol.policies import Policy, Rule, Side
+from inference.protocol.reports import common_of
 from inference.protocol.tools import ToolUse
 from inference.safety.checks import Checks
 from inference.safety.classifiers.base import Classifier
@@ -82,7 +83,7 @@ def test_it_works(log: Log) -> None:
         "stop_reason": "safety", "stop_sequence": None,
         "stop_details": {"type": "safety", "category": "personal_data.card", "explanation": None, "check": "patterns"},
     }  # fmt: skip
-    settlement = generation.settlement(generation.request, "w")
+    settlement = generation.settlement(common_of(generation.request), "w")
     assert (settlement.outcome, settlement.output_tokens) == ("safety", len(SAFE))
     assert settlement.checks["patterns"] > 0
     assert settlement.held_tokens >= len(CARD) - 1

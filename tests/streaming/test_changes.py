@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from streaming import auth
 from streaming.auth import Authenticator
 from streaming.changes import Changes
 from streaming.copies import Copies
+from streaming.tasks import end
 from tests.streaming.test_auth import CALLER, GOOD, Clock, Keys, keys
 
 __all__ = ["keys"]
@@ -64,6 +66,22 @@ async def made(client: Redis) -> Gateway:
 
 def change(store: redis.Redis, organization: str = "org_1", key: str = "") -> None:
     store.xadd(STREAM, {"o": organization, "k": key})
+
+
+async def test_uses_that_are_told_at_the_end_are_not_lost(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    telling = asyncio.Event()
+
+    async def hang(*args: Any, **options: Any) -> None:
+        telling.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(client, "zadd", hang)
+    USES.take()
+    USES.note("key_1")
+    task = asyncio.create_task(Changes(client).tell_uses())
+    await telling.wait()
+    await end([task])
+    assert set(USES.take()) == {"key_1"}
 
 
 async def test_a_change_is_heard_of_on_every_gateway(store: redis.Redis, client: Redis, keys: Keys) -> None:

@@ -36,6 +36,17 @@ def test_workers_that_run_at_once_have_a_line_each() -> None:
     assert found["h cuda:0"].kv_used == [1.0, 1.0, 1.0, 1.0, 1.0, None]
 
 
+def test_workers_that_came_in_one_step_are_not_taken_for_one() -> None:
+    found = devices_of([a_worker("h-1", 5), a_worker("h-2", 5, value=3.0)])
+    assert [line.tokens_per_s[5] for line in found.values()] == [1.0, 3.0]
+
+
+def test_a_deploy_replaces_all_of_a_host() -> None:
+    old = [a_worker("h-1", 0, 1, 2), a_worker("h-2", 0, 1, 2)]
+    found = devices_of([*old, a_worker("h-3", 2, value=3.0), a_worker("h-4", 2, value=5.0)])
+    assert [line.tokens_per_s[2] for line in found.values()] == [2.0, 3.0]
+
+
 def test_hosts_and_devices_are_told_apart() -> None:
     workers = [a_worker("a-1", 0), a_worker("a-2", 3, device="cuda:1"), a_worker("b-3", 3), a_worker("c", 5, device="")]
     assert sorted(devices_of(workers)) == ["a cuda:0", "a cuda:1", "b cuda:0", "c"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,8 +13,9 @@ import pytest
 import redis
 
 from accounts.models import ApiKey
-from inference.protocol import keys
+from inference.protocol import keys, scripts
 from inference.protocol.settings import Settings
+from inference.worker import Worker
 from streaming.batches import runner
 from streaming.batches.collecting import Collecting
 from streaming.prompts import PromptTemplate
@@ -57,6 +60,14 @@ def go(settings: Settings, template: PromptTemplate, monkeypatch: pytest.MonkeyP
 def begun(store: redis.Redis, ids: list[str]) -> int:
     """How many of some messages have a log."""
     return sum(bool(store.exists(keys.meta(name))) for name in ids)
+
+
+def busy(worker: Worker, store: redis.Redis) -> None:
+    """Let a worker claim nothing more, though it lives."""
+    worker.stop()
+    while store.hexists(keys.WORKERS, worker.id):
+        time.sleep(0.02)
+    store.eval(scripts.BEAT, 1, keys.WORKERS, worker.id, json.dumps(worker.about()))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from accounts.keys import revoke
 from accounts.models import ApiKey, Organization
 from batches.models import Batch
 from common.ids import new_id
-from inference.protocol import keys, scripts
+from inference.protocol import keys
 from inference.protocol.quotas import reservations
 from inference.protocol.reports import Settlement
 from inference.protocol.settings import Settings
@@ -30,7 +29,7 @@ from streaming.prompts import PromptTemplate
 from tests.batches.tools import counts_of, ids_of, make_batch, params, results_of
 from tests.conftest import Tenant
 from tests.inference.tools import entries_of
-from tests.streaming.batches.conftest import Go, begun
+from tests.streaming.batches.conftest import Go, begun, busy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("worker")]
 
@@ -52,14 +51,6 @@ def until_settled(store: redis.Redis, settings: Settings, count: int) -> None:
     while len(settlements_of(store, settings)) < count:
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def busy(worker: Worker, store: redis.Redis) -> None:
-    """Let a worker claim nothing more, though it lives."""
-    worker.stop()
-    while store.hexists(keys.WORKERS, worker.id):
-        time.sleep(0.02)
-    store.eval(scripts.BEAT, 1, keys.WORKERS, worker.id, json.dumps(worker.about()))
 
 
 def test_it_works(go: Go, alice: Tenant, store: redis.Redis, settings: Settings) -> None:
