@@ -29,6 +29,8 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
         del response.headers["content-type"]
         for name, value in found.headers:
             response.headers[name] = value
+        if found.file is not None:  # which may have changed since its size was noted: browsers wait for what is missing
+            response.headers["Content-Length"] = str(len(body))
         return response
 
 

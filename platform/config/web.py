@@ -43,7 +43,8 @@ class Web:
 
     def application(self) -> Any:
         """Return the ASGI application."""
-        theirs = elsewhere("This process serves no streams.", "a gateway: manage.py gateway", cors=self.cors)
+        why = "This process serves no streams. {request} is for a gateway: manage.py gateway."
+        theirs = elsewhere(why, cors=self.cors)
         ours: list[tuple[str, Application]] = [
             (OF_GATEWAYS, theirs),
             (METRICS, theirs),

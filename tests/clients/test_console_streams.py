@@ -35,7 +35,7 @@ LEAVING = """(async () => {
         hear(name) { this.dispatchEvent(new MessageEvent(name, { data: "{}" })); }
     };
     const answers = [
-        () => new Response("This gateway is going away.", { status: 503, headers: { "retry-after": "2" } }),
+        () => new Response("This server is going away.", { status: 503, headers: { "retry-after": "2" } }),
         () => { throw new TypeError("no connection"); },
         () => new Response(""),
         () => new Response("Log in.", { status: 403 }),
@@ -52,6 +52,19 @@ LEAVING = """(async () => {
     sources[1].hear("error");
     await until(() => states.includes("over"));
     return [states, pauses];
+})()"""
+
+
+NO_ANSWER = """(async () => {
+    const [states, later] = [[], setTimeout];
+    window.setTimeout = (act) => later(act, 0);
+    window.EventSource = class extends EventTarget { close() {} };
+    window.fetch = (url, { signal }) => new Promise((_, fail) => (signal.onabort = () => fail(signal.reason)));
+    new Feed("/", { onState: (state) => states.push(state) });
+    while (states.filter((state) => state === "lost").length < 3) await new Promise((go) => later(go, 1));
+    Object.defineProperty(document, "hidden", { value: true, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+    return states;
 })()"""
 
 
@@ -270,15 +283,17 @@ def test_rows_say_how_far_they_are(live: Live) -> None:
     ]  # fmt: skip
 
 
-def test_a_page_of_another_version_reloads_itself_once(live: Live, store: redis.Redis) -> None:
+@pytest.mark.parametrize("facts", ['"shape": "0:id", ', ""])
+def test_a_page_of_another_version_reloads_itself_once(live: Live, store: redis.Redis, facts: str) -> None:
     live.open("?q=alice")
-    other = Message("whole", 1, b'event: whole\ndata: {"shape": "0:id", "rows": [[1, "msg_1"]]}\n\n')
+    other = Message("whole", 1, f'event: whole\ndata: {{{facts}"rows": [[1, "msg_1"]]}}\n\n'.encode())
     live("evaluate", "document.body.dataset.made = 'before'")
     store.publish(keys.TABLE, other.encode())
     live("waitForSelector", "body:not([data-made])")
     live.is_in("live")
     assert live("evaluate", "location.search") == "?q=alice"
-    live("evaluate", "document.body.dataset.made = 'before'; sessionStorage.setItem(RELOADED, '0:id')")
+    tried = "0:id" if facts else "undefined"
+    live("evaluate", f"document.body.dataset.made = 'before'; sessionStorage.setItem(RELOADED, '{tried}')")
     store.publish(keys.TABLE, other.encode())
     live.is_in("outdated")
     live.is_in("live")
@@ -288,11 +303,16 @@ def test_a_page_of_another_version_reloads_itself_once(live: Live, store: redis.
 def test_a_gateway_that_goes_away_is_left_alone_for_a_while(live: Live) -> None:
     live.open()
     states, pauses = live("evaluate", LEAVING)
-    assert states == ["opening", "leaving", "refused: This gateway is going away.", "lost", "live", "lost", "over"]
+    assert states == ["opening", "leaving", "refused: This server is going away.", "lost", "live", "lost", "over"]
     for pause, least in zip(pauses, (1000, 2000, 4000, 1000), strict=True):
         assert least <= pause < 1.25 * least
     longest = live("evaluate", "Array.from({ length: 20 }, (_, tries) => pauseMs(tries, 60_000))")
     assert 24_000 <= min(longest) <= max(longest) <= 30_000
+
+
+def test_a_server_that_does_not_answer_is_asked_again(live: Live) -> None:
+    live.open()
+    assert live("evaluate", NO_ANSWER)[:4] == ["opening", "lost", "lost", "lost"]
 
 
 def test_one_stream_is_followed(live: Live, product: Product, key: str) -> None:

@@ -76,6 +76,10 @@ class TestGateway:
         assert (r.status, r.error["type"]) == (404, "not_found_error")
         assert r.error["message"] == f"This gateway serves no pages. GET {path} is for a web process: manage.py web."
 
+    async def test_what_nobody_serves_is_not_said_to_be_there(self, ask: Ask) -> None:
+        r = await ask("GET", "/v1/streams/msg_1/")
+        assert (r.status, r.error["message"]) == (404, "No such path: GET /v1/streams/msg_1/")
+
     async def test_pages_of_other_origins_can_read_that(self, ask: Ask) -> None:
         r = await ask("OPTIONS", "/v1/usage", origin=SHOP, access_control_request_method="GET")
         assert (r.status, r.headers["access-control-allow-methods"]) == (204, "GET")

@@ -25,6 +25,13 @@ def test_its_limits_are_above_ours() -> None:
     assert int(patience) > settings.SLUICE.request_timeout_s
 
 
+def test_a_gateway_that_is_gone_holds_nobody_up() -> None:
+    (connecting,) = re.findall(r"proxy_connect_timeout (\d+)s;", CONFIGURATION)
+    (another,) = re.findall(r"proxy_next_upstream_timeout (\d+)s;", CONFIGURATION)
+    assert int(connecting) < int(another), "there is time to ask another"
+    assert "proxy_next_upstream error timeout http_503 non_idempotent;" in CONFIGURATION
+
+
 def test_streams_are_not_held_up() -> None:
     assert "proxy_buffering off;" in CONFIGURATION
     assert "proxy_http_version 1.1;" in CONFIGURATION

@@ -65,7 +65,7 @@ class Refusal:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-STOPPING = Refusal(503, "This gateway is going away.", ((b"retry-after", b"2"), (b"connection", b"close")))
+STOPPING = Refusal(503, "This server is going away.", ((b"retry-after", b"2"), (b"connection", b"close")))
 FULL = Refusal(503, "Too many pages watch already.", ((b"retry-after", b"30"),))
 NO_GET = Refusal(405, "Only GET is served here.", ((b"allow", b"GET"),))
 

@@ -15,6 +15,7 @@ from accounts.models import ApiKey, Organization
 logger = logging.getLogger(__name__)
 
 AGE_S = 30.0  # how long a name may be told that has been changed
+PAUSE_S = 10.0  # that a database which did not answer is left alone: each question to it holds up the table for seconds
 
 
 class Owned(Protocol):
@@ -59,6 +60,7 @@ class NameBook:
     def __init__(self) -> None:
         self._names = Names({}, {})
         self._due = 0.0  # when what is known is too old
+        self._paused_until = 0.0
 
     def learn(self, streams: Sequence[Owned]) -> Names:
         """Return names, looked up where one is not known or all are old: in two queries, or in none.
@@ -67,13 +69,15 @@ class NameBook:
         """
         known = self._names
         new = [s for s in streams if s.organization not in known.organizations or s.key not in known.keys]
-        old = time.monotonic() >= self._due
-        if not new and not old:
+        now = time.monotonic()
+        old = now >= self._due
+        if not (new or old) or now < self._paused_until:
             return known
         try:
             found = _all_names(streams if old else new)
         except DatabaseError as error:
             logger.warning("names of streams: the database does not answer: %s", str(error).partition("\n")[0])
+            self._paused_until = time.monotonic() + PAUSE_S
             return known
         if old:
             self._due, self._names = time.monotonic() + AGE_S, found

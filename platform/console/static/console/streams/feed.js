@@ -62,6 +62,7 @@ class Feed {
   /** Ask what an EventSource would not tell: whether the server takes us. */
   async #ask() {
     const asking = (this.#asking = new AbortController());
+    this.#timer = setTimeout(() => asking.abort(), STALE_MS);
     let answer, why;
     try {
       answer = await fetch(this.#url, { cache: "no-store", signal: asking.signal });

@@ -7,7 +7,7 @@ const LIVE = {
   live: "Live",
   paused: "Paused while hidden",
   lost: "Connection lost: trying again",
-  leaving: "This gateway is going away: reconnecting",
+  leaving: "This server is going away: reconnecting",
   silent: "Nobody computes the table: do Celery and Redis run?",
   refused: "No live updates now: trying again",
   over: "No live updates any more: log in again",
@@ -245,7 +245,7 @@ for (const line of body.children) {
 drawSelection();
 new Feed(page.dataset.live, {
   onWhole(table) {
-    if (table.shape !== SHAPE) return reload(table.shape);
+    if (table.shape !== SHAPE) return reload(String(table.shape)); // old servers name none
     sessionStorage.removeItem(RELOADED);
     rows.replace(table);
     isLive = true;
