@@ -182,7 +182,7 @@ async def test_a_server_that_stops_takes_nobody(app: Feed, cookie: str, store: r
     refused = await browser.said()
     headers = dict(refused["headers"])
     assert (refused["status"], headers[b"retry-after"], headers[b"connection"]) == (503, b"2", b"close")
-    assert await browser.body() == b"This gateway is going away."
+    assert await browser.body() == b"This server is going away."
 
 
 async def test_a_stop_does_not_wait_for_a_page_that_takes_nothing(

@@ -99,9 +99,13 @@ def test_without_a_database_old_names_go_on(monkeypatch: pytest.MonkeyPatch, ali
     old = SimpleNamespace(organization=alice.key.organization_id, key=str(alice.key.pk))
     new = SimpleNamespace(organization="org_new", key="key_new")
     book.learn([old])
-    with patch("console.live.names.names_of", side_effect=OperationalError("away")):
-        names = book.learn([old, new])
+    with patch("console.live.names.names_of", side_effect=OperationalError("away")) as asked:
+        names = [book.learn([old, new]) for _ in range(3)][-1]
     assert (names.key(old), names.organization(old), names.key(new)) == ("alice", "alpha", "key_new")
+    assert asked.call_count == 1, "what does not answer is left alone for a while"
+    monkeypatch.setattr(book, "_paused_until", 0.0)
+    ApiKey.objects.filter(pk=alice.key.pk).update(name="renamed")
+    assert book.learn([old]).key(old) == "renamed"
 
 
 def test_while_nobody_watches_nothing_is_made(store: redis.Redis, ear: Ear) -> None:
