@@ -14,6 +14,7 @@ DASHBOARD = Path(__file__).parent / "dashboards" / "sluice.json"
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 SHORT = {"{M}": '{model=~"$model"}', "[R]": "[$__rate_interval]"}
+HEAT = {"scheme": "Oranges", "mode": "scheme", "fill": "dark-orange", "exponent": 0.5, "steps": 64, "reverse": False}
 COLUMNS = 24  # of Grafana's grid
 
 Panel = dict[str, Any]
@@ -65,7 +66,7 @@ def series(
         "targets": [query(*line) for line in lines],
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": {
-            "legend": {"displayMode": "list", "placement": "bottom"},
+            "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []},
             "tooltip": {"mode": "multi", "sort": "desc"},
         },
     }
@@ -79,7 +80,7 @@ def heatmap(title: str, buckets: str) -> Panel:
         "width": 12,
         "targets": [query(buckets, "{{le}}") | {"format": "heatmap"}],
         "fieldConfig": {"defaults": {"unit": "short"}, "overrides": []},
-        "options": {"calculate": False, "yAxis": {"unit": "s"}, "color": {"scheme": "Oranges", "mode": "scheme"}},
+        "options": {"calculate": False, "yAxis": {"unit": "s"}, "color": HEAT},
     }
 
 
