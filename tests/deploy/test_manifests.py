@@ -41,8 +41,12 @@ OF_COMPOSE = {"SLUICE_IMAGE", "SLUICE_CUDA_IMAGE", "SLUICE_LISTEN"}  # the one f
 SETTINGS = {variable_of(row.name) for row in fields(Settings)}
 RUNS = runs()
 LASTING = [run for run in RUNS if run.grace_s]
-PATHS = ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions", "/v1/streams", "/v1/streams/m/message"]
-PATHS += [
+PATHS = [
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/chat/completions",
+    "/v1/streams",
+    "/v1/streams/m/message",
     "/v1/models",
     "/v1/models/a/b",
     "/v1/messages/batches",
@@ -50,8 +54,9 @@ PATHS += [
     "/v1/modelsx",
     "/v1/usage",
     "/admin/",
+    "/",
+    "/metrics",
 ]
-PATHS += ["/", "/metrics"]
 
 
 def name_of(run: Run) -> str:
@@ -101,6 +106,25 @@ def test_those_that_drain_have_a_grace() -> None:
     assert drain <= {run.where for run in LASTING}
 
 
+def test_who_waits_gives_a_model_time_to_load() -> None:
+    slow = ("gateway", "web", "worker", "proxy")  # `up --wait` ends at the first that is unhealthy
+    assert {SERVICES[name]["healthcheck"]["start_period"] for name in slow} == {"10m"}
+    shared = yaml.safe_load((KUBERNETES / "base" / "pod.yaml").read_text())
+    probes = [pod_of(one)["containers"][0].get("startupProbe") for one in named("Deployment").values()]
+    patience = [probe["periodSeconds"] * probe["failureThreshold"] for probe in probes if probe]
+    assert max(patience) < shared["spec"]["progressDeadlineSeconds"]
+
+
+def test_nothing_that_serves_nobody_holds_up_a_node() -> None:
+    budgets = named("PodDisruptionBudget")
+    assert set(budgets) == {"gateway", "web", "worker"}
+    assert {one["spec"]["unhealthyPodEvictionPolicy"] for one in budgets.values()} == {"AlwaysAllow"}
+
+
+def test_postgres_is_asked_where_it_serves() -> None:
+    assert "--host" in SERVICES["postgres"]["healthcheck"]["test"], "its image sets it up on a socket alone"
+
+
 def test_the_image_is_of_this_version() -> None:
     tags = re.findall(r"(?:\bsluice:|newTag: )(\d[\w.-]*)", "\n".join(TEXTS.values()))
     assert len(tags) > 5
@@ -115,6 +139,7 @@ def test_every_image_has_a_version() -> None:
 
 
 def test_no_secret_is_in_them() -> None:
+    assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
     assert not re.findall(r"^[A-Z_]*(?:KEY|PASSWORD|TOKEN)=(.+)", TEXTS["deploy/env.example"], re.M)
     for service in SERVICES.values():
         for variable, value in service.get("environment", {}).items():
