@@ -48,8 +48,8 @@ class Chat {
     this.#conversation.clear();
   }
 
-  /** Sends a message and shows its answer to the end; resolves to whether it was taken at all. */
-  async send(text, model, limit) {
+  /** Sends a message with more of its body, and shows the answer to the end; resolves to whether it was taken at all. */
+  async send(text, more) {
     const history = this.#history;
     const turn = { stopped: false, stream: null, id: "", stopReason: "", details: null, error: null };
     this.#running = turn;
@@ -60,7 +60,7 @@ class Chat {
     this.#state("asking");
     try {
       const messages = [...history, { role: "user", content: text }];
-      const made = await this.#api.create({ model, max_tokens: limit, messages });
+      const made = await this.#api.create({ ...more, messages });
       turn.id = answer.message = made.id;
       this.#state(turn.stopped ? "stopping" : "queued");
       if (turn.stopped) await this.#cancel(turn);
@@ -185,13 +185,14 @@ async function connect(key) {
 }
 
 async function send(text) {
-  const limit = element("limit");
-  if (chat.busy || !text.trim() || !limit.reportValidity()) return;
+  const [limit, temperature] = ["limit", "temperature"].map(element);
+  if (chat.busy || !text.trim() || !limit.reportValidity() || !temperature.reportValidity()) return;
+  const more = { model: element("model").value, max_tokens: limit.valueAsNumber, temperature: temperature.valueAsNumber };
   writing.value = "";
   fit();
   element("welcome").hidden = element("send").hidden = true;
   element("again").hidden = element("stop").hidden = false;
-  const taken = await chat.send(text, element("model").value, limit.valueAsNumber);
+  const taken = await chat.send(text, more);
   if (!taken && !writing.value) writing.value = text;
   fit();
   const wasOnStop = document.activeElement === element("stop");
