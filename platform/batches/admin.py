@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 
 from accounts.admin.access import TenantAdmin, roles_of
 from accounts.models import Member
@@ -38,7 +41,7 @@ class BatchAdmin(TenantAdmin[Batch]):
     """One row per batch, newest first. What was asked and answered is not shown."""
 
     organization_field = "organization_id"
-    list_display = ("id", "created_at", "owner", "key_name", "how_it_stands", "total",
+    list_display = ("id", "created_at", "asked_by", "how_it_stands", "total",
                     "processing", "succeeded", "errored", "canceled", "expired")  # fmt: skip
     list_filter = (StatusFilter,)  # a list of organisations would show members the names of others
     list_select_related = ("organization", "key")
@@ -50,7 +53,17 @@ class BatchAdmin(TenantAdmin[Batch]):
     show_full_result_count = False
     actions = ("cancel_batches",)
 
-    @admin.display(description="organisation", ordering="organization__name")
+    class Media:
+        css: ClassVar[Any] = {"all": ["common/list.css"]}
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        return super().changelist_view(request, (extra_context or {}) | {"is_nav_sidebar_enabled": False})
+
+    @admin.display(description="organisation, key", ordering="organization__name")
+    def asked_by(self, batch: Batch) -> str:
+        return format_html("{}<br>{}", self.owner(batch), self.key_name(batch))
+
+    @admin.display(description="organisation")
     def owner(self, batch: Batch) -> str:
         return page_of(self.seen_in, batch.organization, batch.organization)
 

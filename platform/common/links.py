@@ -25,9 +25,14 @@ def page_of(request: HttpRequest, row: Model | None, text: Any) -> str:
 
 def list_of(request: HttpRequest, rows: type[Model], text: Any, /, **filters: Any) -> str:
     """Link a text to the list of some rows."""
-    if not admin.site.get_model_admin(rows).has_view_permission(request):
+    if not has_list(request, rows):
         return conditional_escape(text)
     return format_html('<a href="{}?{}">{}</a>', _url(rows, "changelist"), urlencode(filters), text)
+
+
+def has_list(request: HttpRequest, rows: type[Model]) -> bool:
+    """Say whether there is a list of some rows for a user: for operators and, where they have roles, for members."""
+    return admin.site.get_model_admin(rows).has_view_permission(request)
 
 
 def _url(rows: type[Model], page: str, *arguments: str) -> str:

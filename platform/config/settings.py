@@ -95,6 +95,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
+FORMAT_MODULE_PATH = "config.formats"
 
 STATIC_URL = "static/"
 _collected = BASE_DIR / "static"  # of an image, which has them with the code: they are of its version, state is not

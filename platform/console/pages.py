@@ -57,7 +57,7 @@ def page(request: HttpRequest, template: str, *, title: str, **context: Any) -> 
         for tab in TABS
         if request.user.has_perm(tab.permission)
     ]
-    frame = admin.site.each_context(request) | {"title": title, "tabs": tabs}
+    frame = admin.site.each_context(request) | {"title": title, "tabs": tabs, "is_nav_sidebar_enabled": False}
     response = TemplateResponse(request, template, frame | context)
     response.headers["cache-control"] = "no-store"
     return response

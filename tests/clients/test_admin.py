@@ -19,6 +19,9 @@ SECRET = "SLUICE-SAY: write to bob@example.org"  # the standard policy flags it
 LINKS = "[...document.links].map((link) => link.href)"
 PHONE = 390
 COLOURS = "['color', 'backgroundColor'].map((name) => getComputedStyle(document.body)[name]).join()"
+CLIPPED = """[...document.querySelectorAll("#content table")].filter((table) => table.checkVisibility())
+    .map((table) => table.parentElement).filter((frame) => frame.scrollWidth > frame.clientWidth)
+    .map(({ id, className }) => id || className)"""
 KEEP_FETCH = "window.kept = window.fetch"
 SEEN_AT = "((node) => [node, 0, node, 5])(document.querySelector('.seen-at time').firstChild)"
 HIDE = """(() => {
@@ -81,6 +84,8 @@ def test_every_page_keeps_to_the_policy_and_is_open_to_all(staff: Staff) -> None
         assert staff("complaints") == [], url
         if "/admin/auth/" not in url:  # which is all Django's
             barriers[url] = staff.barriers()
+            staff("setViewportSize", {"width": PHONE, "height": 800})
+            assert not staff.overflows(), url
         todo += staff.links()
     assert not {url: found for url, found in barriers.items() if found}
     paths = {path for path, _ in seen}
@@ -102,6 +107,13 @@ def test_every_page_keeps_to_the_policy_and_is_open_to_all(staff: Staff) -> None
 def test_on_a_phone(staff: Staff, path: str) -> None:
     staff.visit(path, width=PHONE)
     assert not staff.overflows()
+
+
+@pytest.mark.parametrize("part", ["console/latency/?window=15m", "console/safety/", "batches/batch/"])
+def test_tables_have_room_on_a_desk(staff: Staff, part: str) -> None:
+    staff.visit(f"/admin/{part}")
+    assert staff.sees("#content table") > 0
+    assert staff("evaluate", CLIPPED) == []
 
 
 def test_a_key_is_made_with_a_search_for_its_organisation(staff: Staff) -> None:

@@ -63,6 +63,18 @@ def test_it_works(admin_client: Client, alice: Tenant) -> None:
     assert admin_client.get("/admin/records/requestrecord/msg_1/change/").status_code == 200
 
 
+def test_one_says_in_words_what_is_known(admin_client: Client, alice: Tenant) -> None:
+    readers = {"req_1": [0.0, 1234, 0], "req_2": [1500.0, 99, 1]}
+    made = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    make(alice, "msg_1", created_at=made, readers=readers, bytes_sent=1333, cached_tokens=1000, stages={"auth_ms": 1})
+    page = admin_client.get(f"{LIST}msg_1/change/").content.decode()
+    assert "2026-01-02 03:04:05 UTC" in page
+    assert "req_1: 1,234 bytes<br>req_2: 99 bytes, came 1,500 ms later, resumed" in page
+    for name, value in (("TTFT", "31.4 ms"), ("TPOT", "20.0 ms"), ("Of these, cached", "1,000"), ("Prefill", "-")):
+        assert re.search(rf"<label>{name}:</label>\s*<div class=\"readonly\">{value}</div>", page), name
+    assert "auth_ms" not in page, "that is in the waterfall"
+
+
 def test_it_is_called_by_its_name(admin_client: Client) -> None:
     assert "| Sluice</title>" in admin_client.get("/admin/").content.decode()
 

@@ -122,6 +122,17 @@ def test_who_sees_some_rows_is_led_to_those(staff: Staff, some: Tenant, charlie:
     assert not [link for link in pages if charlie.key.pk.replace("_", "_5F") in link]
 
 
+def test_members_are_led_to_what_their_role_lets_them_see(staff: Staff, some: Tenant) -> None:
+    client = staff()
+    Member.objects.create(organization=some.key.organization, user=User.objects.get(), role=Member.Role.VIEWER)
+    owner = some.key.organization_id
+    lists = [
+        link for link in links_of(client, f"/admin/accounts/organization/{owner}/change/") if f"exact={owner}" in link
+    ]
+    assert {link.split("/")[3] for link in lists} == {"apikey", "batch"}
+    assert [len(client.get(link).context["cl"].result_list) for link in lists] == [1] * len(lists)
+
+
 def test_links_cost_no_more_queries_for_more_rows(
     staff: Staff, some: Tenant, charlie: Tenant, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:

@@ -28,14 +28,14 @@ class Moment:
         return ms_text(self.after_s * 1000) if self.after_s < 10 else age_text(self.after_s)
 
 
-def story_of(client: redis.Redis, stream: LiveStream) -> list[Moment]:
-    """Return what happened to a stream up to now; only what Redis keeps the time of."""
+def story_of(client: redis.Redis, stream: LiveStream, written_ms: float | None = None) -> list[Moment]:
+    """Return what happened to a stream up to now: what Redis keeps the time of, and what its record tells."""
     found = cast(dict[bytes, bytes], client.hgetall(keys.meta(stream.id)))
     meta = {name.decode(): value.decode() for name, value in found.items()}
-    return sorted(_moments(stream, meta), key=lambda moment: moment.after_s)
+    return sorted(_moments(stream, meta, written_ms), key=lambda moment: moment.after_s)
 
 
-def _moments(stream: LiveStream, meta: dict[str, str]) -> Iterator[Moment]:
+def _moments(stream: LiveStream, meta: dict[str, str], written_ms: float | None) -> Iterator[Moment]:
     def moment(at_ms: float, what: str, more: str = "") -> Moment:
         return Moment(datetime.fromtimestamp(at_ms / 1000, UTC), (at_ms - stream.came_ms) / 1000, what, more)
 
@@ -53,5 +53,7 @@ def _moments(stream: LiveStream, meta: dict[str, str]) -> Iterator[Moment]:
             yield moment(pen_ms, "It was taken again", f"{worker}, attempt {stream.attempt}")
     if "first_ms" in meta:
         yield moment(int(meta["first_ms"]), "Its first tokens were released")
+    if written_ms is not None:
+        yield moment(stream.came_ms + written_ms, "They were written to its client")
     if "ended_ms" in meta:
         yield moment(int(meta["ended_ms"]), "It ended", stream.outcome)

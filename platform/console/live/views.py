@@ -62,7 +62,7 @@ def show_streams(request: HttpRequest) -> HttpResponseBase:
         request, "console/streams/list.html", title=TITLE, wish=wish, found=found, total=now.total, most=MOST,
         rows=[shown(row) for row in found.rows], filters=_filters(wish, found),
         heads=_heads(request.GET, wish), links=_page_links(request.GET, found), states=STATES,
-        page_size=PAGE, most_cancelled=AT_ONCE, blank=BLANK, is_nav_sidebar_enabled=False,
+        page_size=PAGE, most_cancelled=AT_ONCE, blank=BLANK,
         may_cancel=request.user.has_perm(CANCEL),
     )  # fmt: skip
 
@@ -73,17 +73,24 @@ def show_streams(request: HttpRequest) -> HttpResponseBase:
 def show_stream(request: HttpRequest, message_id: str) -> HttpResponseBase:
     """Show all that is known of one stream: once its log is gone, where its record is."""
     stream = find_stream(connection(), message_id)
-    has_record = RequestRecord.objects.filter(pk=message_id).exists()
-    if stream is None and not has_record:
+    record = RequestRecord.objects.filter(pk=message_id).first()
+    if stream is None and record is None:
         raise Http404(f"There is no stream {message_id}, or nothing is known of it any more.")
     return page(
-        request, "console/streams/stream.html", title=message_id, id=message_id, stream=stream, has_record=has_record,
-        refresh_s=REFRESH_S, may_cancel=request.user.has_perm(CANCEL), **(_about(stream) if stream else {}),
+        request, "console/streams/stream.html", title=message_id, id=message_id, stream=stream,
+        has_record=record is not None, refresh_s=REFRESH_S, may_cancel=request.user.has_perm(CANCEL),
+        **(_about(stream, record) if stream else {}),
     )  # fmt: skip
 
 
-def _about(stream: LiveStream) -> dict[str, Any]:
-    """Return what the page of a stream says of it: numbers in words, what it belongs to, what happened."""
+def _about(stream: LiveStream, record: RequestRecord | None) -> dict[str, Any]:
+    """Return what the page of a stream says of it: numbers in words, what it belongs to, what happened.
+
+    TTFT is as everywhere up to the first token that was written, once its record tells that.
+    """
+    written_ms = record.ttft_ms if record else None
+    released_ms = None if stream.ttft_s is None else stream.ttft_s * 1000
+    ttft_ms = released_ms if written_ms is None else written_ms
     return {
         "state": stream.outcome if stream.state == "ended" else _state_text(stream),
         "organization": Organization.objects.filter(pk=stream.organization).first(),
@@ -91,12 +98,12 @@ def _about(stream: LiveStream) -> dict[str, Any]:
         "numbers": [
             ("Tokens", f"{stream.output_tokens:,}"),
             ("Tokens/s", f"{stream.tokens_per_s:,.1f}" if stream.tokens_per_s else ""),
-            ("TTFT", "" if stream.ttft_s is None else ms_text(stream.ttft_s * 1000)),
+            ("TTFT", "" if ttft_ms is None else ms_text(ttft_ms)),
             ("Age" if stream.state != "ended" else "Took", age_text(stream.age_s)),
             ("Readers", f"{stream.readers:,}"),
             ("Buffer", f"{stream.unsent:,}"),
         ],
-        "story": story_of(connection(), stream),
+        "story": story_of(connection(), stream, written_ms),
     }
 
 

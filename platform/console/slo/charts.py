@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 from console.slo.units import Unit, cell, heading, target, text
 
 Kind = Literal["lines", "stack", "histogram"]
+UNKNOWN = "Nothing of this was measured in this window."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Chart:
     step: float  # from one `x` to the next: seconds, or in a histogram a factor
     series: Sequence[Series]
     marks: Sequence[Mark] = ()
+    instead: str = UNKNOWN  # what stands in an empty chart's place
 
     @property
     def is_empty(self) -> bool:

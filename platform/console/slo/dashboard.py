@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.slo.charts import Chart, Mark, Series
+from console.slo.charts import UNKNOWN, Chart, Mark, Series
 from console.slo.devices import devices_of
 from console.slo.histograms import FACTOR, bins_of
 from console.slo.series import MOST, QUANTILES, Values, highest, quantiles, shares, stacked, together
@@ -83,7 +83,9 @@ class Dashboard:
         counted = [sum(row) for row in zip(good, *bad.values(), strict=True)]
         errors = stacked({kind: shares(counts, counted) for kind, counts in bad.items()})
         about = "Of the answers that count"
-        yield self._chart("errors", "Error rate by type", about, "share", errors, kind="stack", marks=self._allowed)
+        instead = "Each answer that counts was good." if any(counted) else UNKNOWN
+        yield self._chart("errors", "Error rate by type", about, "share", errors, kind="stack", marks=self._allowed,
+                          instead=instead)  # fmt: skip
         wrong = [of_all - right for of_all, right in zip(counted, good, strict=True)]
         burn = [None if share is None else share / (1 - AVAILABILITY) for share in shares(wrong, counted)]
         marks = [Mark("the whole budget", 1)]
@@ -121,7 +123,9 @@ class Dashboard:
         yield self._chart("tokens", "Tokens per second", about, "per_s", series)
         yield self._chart("active", "Active streams", "Open at the gateways", "count", [Series("streams", active)])
         queued = stacked({name: steps.means(depth) for name, depth in picture.queued.items()})
-        yield self._chart("queued", "Queue depth", "By priority", "count", queued, kind="stack")
+        is_known = any(value is not None for depth in picture.queued.values() for value in depth)
+        instead = "Nothing waited." if is_known else UNKNOWN
+        yield self._chart("queued", "Queue depth", "By priority", "count", queued, kind="stack", instead=instead)
         known = {name: load for name, load in devices.items() if load.memory_total}  # an engine may have no memory
         memory = highest({name: _gib(steps.means(load.memory_used)) for name, load in known.items()})
         yield self._chart("memory", "Device memory", _told(_sizes(known), MOST, known), "gib", memory)

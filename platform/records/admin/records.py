@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 
 from records.admin.filters import KeyFilter, ModelFilter, OrganizationFilter, of_key
 from records.admin.longlist import LongListAdmin
@@ -20,6 +22,33 @@ def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f} ms"
 
 
+def duration(field: str, name: str) -> Callable[[RequestRecord], str]:
+    """Make a field of a time; short ones are told to a tenth."""
+
+    @admin.display(description=name)
+    def shown(record: RequestRecord) -> str:
+        value = getattr(record, field)
+        return "-" if value is None else f"{value:,.1f} ms"
+
+    return shown
+
+
+def number(field: str, name: str = "") -> Callable[[RequestRecord], str]:
+    """Make a field of a large number."""
+
+    @admin.display(description=name or field.replace("_", " "))
+    def shown(record: RequestRecord) -> str:
+        value = getattr(record, field)
+        return "-" if value is None else f"{value:,}"
+
+    return shown
+
+
+def _reader(late_ms: float, sent: int, has_resumed: int) -> tuple[str, str, str]:
+    """Return what is known of a reader, in words."""
+    return f"{sent:,} bytes", f", came {late_ms:,.0f} ms later" if late_ms else "", ", resumed" * bool(has_resumed)
+
+
 @admin.register(RequestRecord)
 class RequestRecordAdmin(LongListAdmin[RequestRecord]):
     """One row per request, newest first."""
@@ -28,8 +57,17 @@ class RequestRecordAdmin(LongListAdmin[RequestRecord]):
     list_filter = (("created_at", admin.DateFieldListFilter), "outcome", ModelFilter, OrganizationFilter, KeyFilter)
     lookups = frozenset({"id", "outcome__exact", "model", "organization__id__exact", "key__id__exact"})
     sortable_by = ("at",)
-    exclude = ("organization", "key")
-    readonly_fields = ("owner", "key_name", "safety_triggers")
+    what: ClassVar[Any] = ("id", "owner", "key_name", "model", "created_at", "finished_at", "outcome")
+    groups: ClassVar[Any] = (  # the stages and the checks are in the waterfall
+        ("Tokens", (number("input_tokens"), number("cached_tokens", "of these, cached"), number("output_tokens"),
+                    number("held_tokens", "most held by safety"))),
+        ("Times", (duration("ttft_ms", "TTFT"), duration("tpot_ms", "TPOT"), duration("tbt_p99_ms", "TBT p99"),
+                   duration("queue_ms", "queue"), duration("prefill_ms", "prefill"),
+                   duration("batch_wait_ms", "of this, until the batch"), duration("generation_ms", "generation"),
+                   duration("held_ms", "held by safety"), duration("stream_ms", "stream"),
+                   duration("total_ms", "total"))),
+        ("Delivery", ("worker", "attempts", "gateway", "streamed", number("bytes_sent"), "resumes", "read_by")),
+    )  # fmt: skip
     search_fields = ("id",)
     search_help_text = "The id of a message, of a key or of an organisation."
     date_hierarchy = "created_at"
@@ -58,10 +96,12 @@ class RequestRecordAdmin(LongListAdmin[RequestRecord]):
     def asked_by(self, record: RequestRecord) -> str:
         return format_html("{}<br>{}", self.owner(record), self.key_name(record))
 
-    def get_fields(self, request: HttpRequest, obj: RequestRecord | None = None) -> Any:
-        fields = super().get_fields(request, obj)
-        unseen = () if request.user.has_perm("records.view_safetytrigger") else ("safety_triggers",)
-        return [field for field in fields if field not in unseen]
+    def get_fieldsets(self, request: HttpRequest, obj: RequestRecord | None = None) -> Any:
+        seen = ("safety_triggers",) if request.user.has_perm("records.view_safetytrigger") else ()
+        return [(name, {"fields": fields}) for name, fields in ((None, (*self.what, *seen)), *self.groups)]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: RequestRecord | None = None) -> Any:
+        return [field for _, group in self.get_fieldsets(request, obj) for field in group["fields"]]
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         waterfall = waterfall_of(context["original"]) if context.get("original") else None
@@ -70,6 +110,11 @@ class RequestRecordAdmin(LongListAdmin[RequestRecord]):
     @admin.display(description="safety triggers")
     def safety_triggers(self, record: RequestRecord) -> str:
         return links_to(self.seen_in, record.triggers.all())
+
+    @admin.display(description="readers")
+    def read_by(self, record: RequestRecord) -> str:
+        readers = ((name, *_reader(*facts)) for name, facts in record.readers.items())
+        return format_html_join(mark_safe("<br>"), "{}: {}{}{}", readers) or "-"
 
     @admin.display(description="tokens")
     def tokens(self, record: RequestRecord) -> str:

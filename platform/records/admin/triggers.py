@@ -59,7 +59,7 @@ class SafetyTriggerAdmin(LongListAdmin[SafetyTrigger]):
     lookups = frozenset({"check_name__exact", "category", "action__exact", "side__exact", "policy",
                          "organization__id__exact", "key__id__exact"})  # fmt: skip
     search_fields = ("record",)
-    search_help_text = "The id of a message, of a key or of an organization."
+    search_help_text = "The id of a message, of a key or of an organisation."
     date_hierarchy = "found_at"
     export_name = "safety-triggers.csv"
     export_columns = (  # never the text

@@ -136,8 +136,18 @@ class TestOne:
         name, pen = claim(store)
         end(store, name, pen, begin(store, name, pen))
         page = admin_client.get(f"{PAGE}{name}/").content.decode()
+        assert f'<a href="{PAGE}">Active streams</a> \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} {name}' in page
         assert "It ended <em>end_turn</em>" in page
         assert "Cancel this stream" not in page
+
+    def test_its_ttft_is_that_of_its_record(self, admin_client: Client, alice: Tenant) -> None:
+        RequestRecord.objects.create(
+            id="msg_alice", organization=alice.key.organization, key=alice.key, model="m", input_tokens=1,
+            created_at=datetime.now(UTC), ttft_ms=31_400.0,
+        )  # fmt: skip
+        text = text_of(admin_client, f"{PAGE}msg_alice/")
+        assert "TTFT 31.4 s" in text
+        assert "+31 s They were written to its client" in text
 
     def test_once_its_log_is_gone_its_record_is_shown(self, admin_client: Client, alice: Tenant) -> None:
         RequestRecord.objects.create(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from console.slo.charts import Chart
+from console.slo.charts import UNKNOWN, Chart
 from console.slo.dashboard import Dashboard
 from slo.picture import Answers
 from tests.console.slo.pictures import a_picture, an_empty_picture
@@ -33,7 +33,16 @@ def test_it_works() -> None:
 def test_nothing_was_measured() -> None:
     charts = charts_of(an_empty_picture())
     assert list(charts) == NAMES
-    assert all(chart.is_empty for chart in charts.values())
+    assert all(chart.is_empty and chart.instead == UNKNOWN for chart in charts.values())
+
+
+def test_zero_is_not_nothing() -> None:
+    """An operator is glad of no errors; that none are known says less."""
+    answers = replace(an_empty_picture(2).answers, good=[3, 0], bad={"error": [0, 0]})
+    charts = charts_of(replace(an_empty_picture(2), answers=answers, queued={"standard": [0.0, None]}))
+    assert charts["errors"].is_empty
+    assert charts["errors"].instead == "Each answer that counts was good."
+    assert charts["queued"].instead == "Nothing waited."
 
 
 @pytest.mark.parametrize("steps", [15, 360, 720])

@@ -69,6 +69,12 @@
     });
   };
 
+  // An axis has one unit: seconds, where its highest label has.
+  const labelsIn = (unit) => (plot, splits) => {
+    const isLong = unit === "ms" && splits[splits.length - 1] >= 10000;
+    return splits.map(isLong ? (ms) => `${digits(ms / 1000)} s` : UNITS[unit]);
+  };
+
   // Round times on a logarithmic axis: fewer of them where there is little room.
   const roundTimes = (low, high) => (plot) => {
     const within = (firsts) => {
@@ -195,7 +201,7 @@
       },
       axes: [
         axis(palette, x),
-        axis(palette, { size: AXIS, values: (plot, splits) => splits.map(UNITS[chart.unit]) }),
+        axis(palette, { size: AXIS, values: labelsIn(chart.unit) }),
       ],
       series: [{ label: histogram ? "bin" : "at", value: histogram ? bin : at }, ...seriesOf(chart, palette)],
       cursor: { drag: { x: false, y: false }, points: { show: chart.kind === "lines" }, ...(histogram ? {} : { sync: { key: "time" } }) },

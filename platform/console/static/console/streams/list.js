@@ -249,6 +249,7 @@ new Feed(page.dataset.live, {
     sessionStorage.removeItem(RELOADED);
     rows.replace(table);
     isLive = true;
+    form.querySelector("[type=submit]").hidden = true; // what is wished for is shown at once
     showState("live");
     dropEnded();
     drawOptions();
