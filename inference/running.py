@@ -74,7 +74,7 @@ class Running(dict[str, Generation]):
     def _try(self, generation: Generation, act: Callable[[Generation], None]) -> None:
         try:
             act(generation)
-        except Exception as error:
+        except Exception as error:  # it may be anything: a grammar, a check, an engine that refuses
             self.fail(generation, fault_of(error))
 
 
